@@ -1,0 +1,34 @@
+"""Losses over logits ``(N, C, *spatial)``: of images (no spatial part) or of pixels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_TINY = 1e-8  # keeps log(0) of an empty class finite, as in the published implementation
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Softmax entropy of every sample: ``(N, C, *spatial) -> (N, *spatial)``, in nats."""
+    log_p = logits.log_softmax(dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1)
+
+
+def information_terms(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The two terms of the mutual-information loss (paper, Eq. 8-10).
+
+    Every position of the spatial part is a sample of its own, so the pixels of a segmentation
+    map are treated as the images of a classification batch are.
+
+    Returns:
+        ``(L_ent, L_cm)``: the mean entropy of the samples, and the negative entropy of their mean
+        distribution. The first is small when samples are decided, the second when they differ.
+    """
+    mean_p = logits.softmax(dim=1).movedim(1, -1).flatten(0, -2).mean(dim=0)
+    return entropy(logits).mean(), (mean_p * torch.log(mean_p + _TINY)).sum()
+
+
+def information_loss(logits: Tensor) -> Tensor:
+    """``L_MI = L_ent + L_cm``: the negative mutual information of samples and classes."""
+    decided, diverse = information_terms(logits)
+    return decided + diverse

@@ -1,0 +1,125 @@
+"""What adapts: a selection of a model's parameters, stored as one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..errors import ReservoirError
+
+NORM_TYPES: dict[str, type[nn.Module]] = {
+    "LayerNorm": nn.LayerNorm,
+    "BatchNorm": _BatchNorm,
+    "GroupNorm": nn.GroupNorm,
+}
+
+
+def norm_affine(
+    model: nn.Module, under: str = "", types: tuple[str, ...] = tuple(NORM_TYPES)
+) -> dict[str, nn.Parameter]:
+    """Select the weights and biases of normalisation layers, by module type and name prefix.
+
+    Args:
+        model: The model to look into.
+        under: Only modules below this name (``"backbone"`` for the paper's segmentation rows).
+        types: Which kinds of normalisation, out of ``NORM_TYPES``.
+    """
+    kinds = tuple(NORM_TYPES[t] for t in types)
+    selected = {
+        f"{name}.{leaf}": parameter
+        for name, module in model.named_modules()
+        if isinstance(module, kinds) and (not under or f"{name}.".startswith(f"{under}."))
+        for leaf, parameter in module.named_parameters(recurse=False)
+    }
+    if not selected:
+        children = ", ".join(name for name, _ in model.named_children()) or "no child modules"
+        raise ReservoirError(
+            f"no affine {'/'.join(types)} parameters below {under or 'the model'!r}: nothing could "
+            f"adapt. {type(model).__name__} has {children}; choose another prefix (params.under)"
+        )
+    return selected
+
+
+def use_batch_statistics(model: nn.Module) -> None:
+    """Make every BatchNorm normalise with the statistics of the current batch, also in eval mode.
+
+    This is what TENT does for classification. Segmentation streams of one image keep the running
+    statistics of the source instead, so this is not called for them.
+    """
+    for module in model.modules():
+        if isinstance(module, _BatchNorm):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = None
+
+
+class ParamSpace:
+    """The adapted parameters of a model as views of one flat buffer.
+
+    After construction only these parameters require gradients. ``values`` is the flat buffer: a
+    leaf tensor that an optimizer can step, so 322 small tensors cost one kernel, and loading or
+    storing an expert is one copy. It suits optimizers that work element by element (SGD, Adam,
+    AdamW and the like).
+
+    Args:
+        model: The model; already on its device, since moving it later would cut the views.
+        selected: Parameters by name, for example from :func:`norm_affine`.
+    """
+
+    def __init__(self, model: nn.Module, selected: Mapping[str, nn.Parameter]) -> None:
+        parameters = list(selected.values())
+        kinds = {(p.device, p.dtype) for p in parameters}
+        if len(kinds) != 1:
+            found = ", ".join(f"{d}/{t}" for d, t in sorted(kinds, key=str)) or "none"
+            raise ReservoirError(
+                f"adapted parameters must share one device and dtype, found: {found}"
+            )
+        model.requires_grad_(False)
+        self.names = list(selected)
+        self.shapes = [p.shape for p in parameters]
+        self._parameters = parameters
+        self.values = torch.cat([p.detach().reshape(-1) for p in parameters]).requires_grad_(True)
+        self._gradient = torch.zeros_like(self.values)
+        self.values.grad = self._gradient
+        for parameter, value, gradient in zip(
+            parameters, self.split(self.values.detach()), self.split(self._gradient), strict=True
+        ):
+            parameter.data = value
+            parameter.requires_grad_(True)
+            parameter.grad = gradient  # autograd accumulates in place, hence into the flat buffer
+
+    def __len__(self) -> int:
+        """The number of adapted values, P."""
+        return self.values.numel()
+
+    def split(self, vector: Tensor) -> list[Tensor]:
+        """Cut a flat vector into views with the shapes of the selected parameters."""
+        pieces = vector.split([shape.numel() for shape in self.shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+
+    def snapshot(self) -> Tensor:
+        """A copy of the current values."""
+        return self.values.detach().clone()
+
+    @torch.no_grad()
+    def load(self, vector: Tensor) -> None:
+        """Copy a flat vector into the model."""
+        if self._parameters[0].data_ptr() != self.values.data_ptr():
+            raise RuntimeError(
+                "the model was moved, cast or copied after its ParamSpace was made, so its "
+                "parameters are no longer views of it: make the ParamSpace last"
+            )
+        self.values.copy_(vector)
+        self.changed()
+
+    def zero_grad(self) -> Tensor:
+        """Zero the flat gradient in place (the parameters' gradients are views of it)."""
+        self.values.grad = self._gradient
+        return self._gradient.zero_()
+
+    @staticmethod
+    def changed() -> None:
+        """Tell autocast that weights changed: it would otherwise serve casts of the old ones."""
+        torch.clear_autocast_cache()

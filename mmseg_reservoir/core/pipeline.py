@@ -1,0 +1,199 @@
+"""Pipelines: the one place that sees both the method and the reservoir."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ReservoirError
+from ..options import choose
+from .expert_init import EXPERT_INITS
+from .reservoir import Reservoir
+from .router import Route, Router
+
+if TYPE_CHECKING:
+    from ..methods.base import AdaptationMethod
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a pipeline did with a batch.
+
+    Args:
+        logits: The prediction.
+        route: Where the batch went.
+        k: The number of experts after it.
+    """
+
+    logits: Tensor
+    route: Route
+    k: int
+
+
+class AdaptationPipeline(ABC):
+    """A stream of batches in, a stream of predictions out, adapting in between.
+
+    Args:
+        method: The adaptation method.
+        predict: The prediction that counts: the one made ``"before"`` the update (as TENT and the
+            published implementation do), or a second one ``"after"`` it (as in Algorithm 1).
+    """
+
+    def __init__(self, method: AdaptationMethod, predict: str = "before") -> None:
+        self.method = method
+        self.predict_after = choose(
+            predict, {"before": False, "after": True}, "time of the prediction"
+        )
+        self.source = method.space.snapshot()
+
+    @abstractmethod
+    def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
+        """Adapt to a batch and predict it.
+
+        Args:
+            inputs: The batch, normalised as the model wants it.
+            complete: False for an incomplete last batch, whose style is not like the others'.
+            domain: The true domain, where known; only an oracle looks at it.
+        """
+
+    def predict_source(self, inputs: Tensor) -> Tensor:
+        """What the source model says: a baseline that leaves the adaptation as it was."""
+        current = self.method.space.snapshot()
+        self.method.space.load(self.source)
+        try:
+            return self.method.predict(inputs)
+        finally:
+            self.method.space.load(current)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume the stream; plain tensors, numbers, strings, dicts, lists."""
+        return {
+            "pipeline": type(self).__name__,
+            "parameters": list(self.method.space.names),
+            "method": self.method.state_dict(),
+            **self._state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        if state["pipeline"] != type(self).__name__:
+            raise ReservoirError(
+                f"the saved state is of a {state['pipeline']}, this run has a "
+                f"{type(self).__name__}: switch the reservoir on or off as it was"
+            )
+        if state["parameters"] != self.method.space.names:
+            raise ReservoirError(
+                f"the saved state adapts {len(state['parameters'])} tensors, this run "
+                f"{len(self.method.space.names)}, or others: use the same model and params"
+            )
+        self.method.load_state_dict(state["method"])
+        self._load_state(state)
+
+    @abstractmethod
+    def _state(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _load_state(self, state: dict[str, Any]) -> None: ...
+
+
+class SingleModelPipeline(AdaptationPipeline):
+    """The plain method: one set of parameters for all that comes."""
+
+    def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
+        """Adapt to a batch and predict it."""
+        logits = self.method.adapt(inputs)
+        if self.predict_after:
+            logits = self.method.predict(inputs)
+        return Outcome(logits, Route(0, torch.ones(1), is_new=False), k=1)
+
+    def _state(self) -> dict[str, Any]:
+        # A reservoir of one is the same thing, and knows how to copy what it keeps.
+        single = Reservoir(self.method.space.snapshot(), self.method.domain_state(), k_max=1)
+        return {"single": single.state_dict()}
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        single = Reservoir(self.method.space.snapshot(), {}, k_max=1)
+        single.load_state_dict(state["single"])
+        self.method.load(*single.checkout(0))
+
+
+class ReservoirPipeline(AdaptationPipeline):
+    """ReservoirTTA (paper, Algorithm 1): the method always gets the expert of the batch's style.
+
+    Args:
+        method: The adaptation method.
+        router: Decides the expert.
+        encoder: Batch -> style vector; None if the router needs no style.
+        init: What a new expert starts from: ``"mi"`` or ``"source"``.
+        predict: ``"before"`` or ``"after"`` the update.
+        one_hot: From this weight on a route counts as one-hot, and the prediction of the adapting
+            forward pass is reused instead of a second pass with the ensemble.
+    """
+
+    def __init__(
+        self,
+        method: AdaptationMethod,
+        router: Router,
+        encoder: Callable[[Tensor], Tensor] | None = None,
+        init: str = "mi",
+        predict: str = "before",
+        one_hot: float = 1 - 1e-6,
+    ) -> None:
+        super().__init__(method, predict)
+        self.router = router
+        self.encoder = encoder
+        self.init = choose(init, EXPERT_INITS, "initialisation of experts")
+        self.one_hot = one_hot
+        self.reservoir = Reservoir(self.source, method.domain_state(), router.k_max)
+
+    def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
+        """Adapt the expert of the batch's style and predict with the experts' ensemble."""
+        style = None if self.encoder is None else self.encoder(inputs)
+        may_open = complete and not _is_constant(inputs)
+        route = self.router.route(style, may_open=may_open, domain=domain)
+        if route.is_new:
+            self.reservoir.add(*self.init(self.reservoir, self.method, inputs))
+
+        reuse = not self.predict_after and float(route.weights[route.index]) >= self.one_hot
+        if not (reuse or self.predict_after):
+            logits = self._predict_ensemble(route, inputs)
+
+        self.method.load(*self.reservoir.checkout(route.index))
+        adapting = self.method.adapt(inputs)
+        self.reservoir.commit(
+            route.index, self.method.space.values.detach(), self.method.domain_state()
+        )
+
+        if reuse:
+            logits = adapting
+        elif self.predict_after:
+            logits = self._predict_ensemble(route, inputs)
+        return Outcome(logits, route, k=len(self.reservoir))
+
+    def _predict_ensemble(self, route: Route, inputs: Tensor) -> Tensor:
+        self.method.space.load(self.reservoir.ensemble(route.weights))
+        return self.method.predict(inputs)
+
+    def _state(self) -> dict[str, Any]:
+        return {"reservoir": self.reservoir.state_dict(), "router": self.router.state_dict()}
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        self.reservoir.load_state_dict(state["reservoir"])
+        self.router.load_state_dict(state["router"])
+        self.method.load(*self.reservoir.checkout(0))
+
+
+def _is_constant(inputs: Tensor) -> bool:
+    """Whether the batch is one flat colour: a covered lens founds no domain."""
+    constant = bool((inputs == inputs[:1, :, :1, :1]).all())
+    if constant:
+        _logger.warning("the batch is one constant colour: it opens no new domain")
+    return constant

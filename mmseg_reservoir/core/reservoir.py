@@ -1,0 +1,87 @@
+"""The reservoir: many parameter sets of one model, one per discovered style."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import ReservoirError
+
+State = dict[str, Any]
+
+
+class Reservoir:
+    """Experts as rows of one ``(K_max, P)`` matrix, each with the opaque state of its method.
+
+    Example:
+        >>> import torch
+        >>> reservoir = Reservoir(torch.zeros(3), state={}, k_max=4)
+        >>> reservoir.add(torch.ones(3), state={})
+        1
+        >>> reservoir.ensemble(torch.tensor([0.25, 0.75]))
+        tensor([0.7500, 0.7500, 0.7500])
+
+    Args:
+        source: Parameters of the source model, ``(P,)``: the first expert.
+        state: Its method state.
+        k_max: The largest number of experts.
+    """
+
+    def __init__(self, source: Tensor, state: State, k_max: int) -> None:
+        self._matrix = source.new_empty(k_max, source.numel())
+        self._states: list[State] = []
+        self.source = source.clone()
+        self.add(source, state)
+
+    def __len__(self) -> int:
+        """K, the number of experts."""
+        return len(self._states)
+
+    @property
+    def experts(self) -> Tensor:
+        """The parameters of all experts, ``(K, P)``: a view, to be read."""
+        return self._matrix[: len(self)]
+
+    def add(self, parameters: Tensor, state: State) -> int:
+        """Append an expert; returns its index."""
+        index = len(self)
+        if index == len(self._matrix):
+            raise ReservoirError(f"the reservoir is full: K_max = {index}")
+        self._matrix[index] = parameters
+        self._states.append(state)
+        return index
+
+    def checkout(self, index: int) -> tuple[Tensor, State]:
+        """Parameters (a view) and state (by reference) of an expert."""
+        return self.experts[index], self._states[index]
+
+    def commit(self, index: int, parameters: Tensor, state: State) -> None:
+        """Store what adaptation made of an expert."""
+        self.experts[index] = parameters
+        self._states[index] = state
+
+    def ensemble(self, weights: Tensor) -> Tensor:
+        """``sum_k q_k theta_k`` (paper, Eq. 13)."""
+        return weights.to(self._matrix) @ self.experts
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of all experts."""
+        return {
+            "source": self.source.clone(),
+            "experts": self.experts.clone(),
+            "states": copy.deepcopy(self._states),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        experts = state["experts"]
+        if len(experts) > len(self._matrix) or experts.shape[1] != self._matrix.shape[1]:
+            raise ReservoirError(
+                f"the saved reservoir holds {tuple(experts.shape)} (experts, parameters), this one "
+                f"has room for {tuple(self._matrix.shape)}: use the same model, params and K_max"
+            )
+        self._matrix[: len(experts)] = experts
+        self._states = copy.deepcopy(state["states"])
+        self.source = state["source"].to(self._matrix)

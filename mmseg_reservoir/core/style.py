@@ -1,0 +1,181 @@
+"""Image style: channel statistics of the first layers of a frozen VGG-19 (paper, Sec. 3.1)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..errors import ReservoirError
+
+VGG19_URL = "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth"
+"""torchvision's own file; the part behind the dash is the start of its sha256."""
+
+_VGG19 = (64, 64, "M", 128, 128, "M", *(256,) * 4, "M", *(512,) * 4, "M", *(512,) * 4, "M")
+_SMALLEST_VARIANCE = 1e-8  # a constant image has variance 0; its style must stay finite
+
+
+def convolution_indices() -> list[int]:
+    """Indices of the convolutions in VGG-19's ``features``, as torchvision counts them."""
+    indices, position = [], 0
+    for width in _VGG19:
+        if width != "M":
+            indices.append(position)
+        position += 1 if width == "M" else 2  # a convolution is followed by its ReLU
+    return indices
+
+
+def vgg19_features(last: int) -> nn.Sequential:
+    """VGG-19 ``features[0 .. last]`` with torchvision's indices, without torchvision."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for width in _VGG19:
+        if len(layers) > last:
+            break
+        if width == "M":
+            layers.append(nn.MaxPool2d(2))
+        else:
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+            channels = width
+    return nn.Sequential(*layers[: last + 1])
+
+
+def seeded_weights(features: nn.Sequential, seed: int = 0) -> dict[str, Tensor]:
+    """Fixed random weights (He-normal) for machines without torchvision's file.
+
+    Random filters still respond to contrast, colour and texture, so styles can be told apart, but
+    they are not the paper's features.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for index, layer in enumerate(features):
+        if isinstance(layer, nn.Conv2d):
+            std = (2 / (layer.in_channels * 9)) ** 0.5
+            weights[f"{index}.weight"] = std * torch.randn(layer.weight.shape, generator=generator)
+            weights[f"{index}.bias"] = 0.05 * torch.randn(layer.bias.shape, generator=generator)
+    return weights
+
+
+def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
+    """Read torchvision's VGG-19 file.
+
+    Args:
+        weights: A path (``.pth`` or ``.safetensors``, keys ``features.{i}.weight``), or
+            ``"torchvision"`` to download the official file once and check its sha256 (through
+            ``torch.hub``, the loader behind mmengine's, which does not pass the check on).
+
+    Returns:
+        The tensors by ``{i}.weight`` and ``{i}.bias``.
+    """
+    if weights == "torchvision":
+        try:
+            state = torch.hub.load_state_dict_from_url(
+                VGG19_URL, map_location="cpu", check_hash=True, weights_only=True
+            )
+        except OSError as error:
+            raise ReservoirError(
+                f"cannot download the VGG-19 weights ({error}). Give the path of a copy of "
+                f"{VGG19_URL.rsplit('/', 1)[1]} as style.weights, or use style.weights='seeded' "
+                "(fixed random filters: not the paper's features)"
+            ) from error
+    else:
+        path = Path(weights).expanduser()
+        if not path.is_file():
+            raise ReservoirError(
+                f"no VGG-19 weights at {path}: give the path of torchvision's vgg19 file, "
+                "'torchvision' to download it, or 'seeded' for fixed random filters"
+            )
+        try:
+            if path.suffix == ".safetensors":
+                from safetensors.torch import load_file
+
+                state = load_file(path)
+            else:
+                state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise ReservoirError(f"{path} cannot be read as a weight file: {error}") from error
+    return {key.removeprefix("features."): value for key, value in state.items()}
+
+
+class StyleEncoder(nn.Module):
+    """Turn a batch into one style vector: log-variances of VGG-19 features before their ReLU.
+
+    Example:
+        >>> encoder = StyleEncoder(weights="seeded")
+        >>> encoder(torch.rand(1, 3, 32, 64)).shape
+        torch.Size([320])
+
+    Args:
+        weights: ``"torchvision"``, the path of torchvision's file, or ``"seeded"``.
+        taps: Indices into VGG-19's ``features``; convolutions, so the values before ReLU.
+        size: Resize the input to ``(height, width)`` first, for speed.
+    """
+
+    def __init__(
+        self,
+        weights: str = "torchvision",
+        taps: Sequence[int] = (2, 5, 7),
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__()
+        if not taps or not set(taps) <= set(convolution_indices()):
+            raise ReservoirError(
+                f"style taps {list(taps)} must be convolutions of VGG-19: choose from "
+                f"{convolution_indices()}"
+            )
+        self.taps = tuple(taps)
+        self.size = None if size is None else tuple(size)
+        self.weights = weights
+        with torch.device("meta"):  # no random initialisation: the weights follow
+            self.features = vgg19_features(max(taps))
+        state = (
+            seeded_weights(self.features) if weights == "seeded" else read_vgg19_weights(weights)
+        )
+        wanted = self.features.state_dict()
+        for key, value in wanted.items():
+            if key not in state or state[key].shape != value.shape:
+                found = tuple(state[key].shape) if key in state else "nothing"
+                raise ReservoirError(
+                    f"{weights} is not torchvision's VGG-19: features.{key} should be "
+                    f"{tuple(value.shape)}, found {found}"
+                )
+        self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
+        self.requires_grad_(False).eval()
+
+    @property
+    def dim(self) -> int:
+        """Length of the style vector."""
+        return sum(self.features[tap].out_channels for tap in self.taps)
+
+    def fingerprint(self) -> dict[str, object]:
+        """Everything the style of an image depends on, for the key of a calibration."""
+        digest = hashlib.sha256()
+        for value in self.features.state_dict().values():
+            digest.update(value.cpu().numpy().tobytes())
+        return {"weights": digest.hexdigest(), "taps": list(self.taps), "size": self.size}
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        """Style vector ``(d,)`` of ImageNet-normalised images ``(N, 3, H, W)``."""
+        if self.features[0].weight.device != images.device:
+            self.to(images.device)
+        # Statistics of half-precision features would lose the small variances.
+        with torch.autocast(images.device.type, enabled=False):
+            x = images.float()
+            if self.size is not None:
+                x = F.interpolate(x, self.size, mode="bilinear", antialias=True)
+            styles = []
+            for index, layer in enumerate(self.features):
+                x = layer(x)
+                if index in self.taps:
+                    styles.append(log_variance(x))
+        return torch.cat(styles)
+
+
+def log_variance(features: Tensor) -> Tensor:
+    """Log of the unbiased variance of each channel over batch and space."""
+    return features.var(dim=(0, 2, 3)).clamp_min(_SMALLEST_VARIANCE).log()

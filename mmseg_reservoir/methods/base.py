@@ -1,0 +1,154 @@
+"""What every adaptation method shares: gradients, the guarded step, and the per-domain state."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..core.params import ParamSpace
+from ..options import choose
+
+Forward = Callable[[Tensor], Tensor]
+"""``inputs -> logits (N, C, *spatial)``."""
+
+OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
+
+METHODS: dict[str, type[AdaptationMethod]] = {}
+
+_logger = logging.getLogger(__name__)
+_Method = TypeVar("_Method", bound="type[AdaptationMethod]")
+
+
+def register_method(name: str) -> Callable[[_Method], _Method]:
+    """Class decorator: make a method known by ``name`` in configs and to :func:`find_method`."""
+
+    def register(cls: _Method) -> _Method:
+        if METHODS.get(name, cls).__qualname__ != cls.__qualname__:
+            raise ValueError(f"the method name {name!r} is taken by {METHODS[name]}")
+        METHODS[name] = cls
+        return cls
+
+    return register
+
+
+def find_method(name: str) -> type[AdaptationMethod]:
+    """The class registered as ``name``; an unknown name is an error that lists the known ones."""
+    return choose(name, METHODS, "adaptation method")
+
+
+class AdaptationMethod(ABC):
+    """One set of parameters, adapted batch by batch.
+
+    A subclass writes :meth:`loss`. All that belongs to one domain lives in ``self.state``, a
+    plain dict; a subclass that needs more than the optimizer's state extends
+    :meth:`fresh_domain_state`. It need not know whether there are other domains: whoever owns
+    several swaps the parameters and the dict.
+
+    Args:
+        forward: The model, as a function from inputs to logits.
+        space: The parameters that adapt.
+        optimizer: Makes the optimizer, for example ``partial(torch.optim.Adam, lr=1e-3)``.
+    """
+
+    def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
+        self.forward = forward
+        self.space = space
+        self.optimizer = optimizer([space.values])
+        self.counts = {"updates": 0, "skipped": 0, "not_finite": 0}
+        self.state: dict[str, Any] = {}
+        self.load_domain_state(self.fresh_domain_state())
+
+    def prepare(self, source: Iterable[Tensor]) -> None:
+        """Learn from source batches before the stream begins (Fisher information, ...)."""
+
+    @abstractmethod
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The prediction for the batch, and the loss to descend (None: do not update)."""
+
+    def adapt(self, inputs: Tensor) -> Tensor:
+        """Adapt to a batch; returns the prediction made before the update."""
+        self.space.zero_grad()
+        with torch.enable_grad():
+            prediction, loss = self.loss(inputs)
+            if loss is None:
+                self.counts["skipped"] += 1
+            else:
+                self.update(inputs, loss)
+        return prediction.detach()
+
+    @torch.no_grad()
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The prediction of the current parameters, without adapting."""
+        return self.forward(inputs)
+
+    def update(self, inputs: Tensor, loss: Tensor) -> None:
+        """Descend the loss. Methods with more than one backward pass override this."""
+        if self.backward(loss):
+            self.step()
+
+    def backward(self, loss: Tensor) -> bool:
+        """Back-propagate; False, counted and logged, if loss or gradient is not finite."""
+        if torch.isfinite(loss):
+            loss.backward()
+            if torch.isfinite(self.space.values.grad).all():
+                return True
+            broken = "gradient"
+        else:
+            broken = "loss"
+        self.counts["not_finite"] += 1
+        _logger.warning("update skipped: the %s is not finite (%s so far)", broken, self.rejected)
+        return False
+
+    def step(self) -> None:
+        """Let the optimizer step on the gradient."""
+        self.optimizer.step()
+        self.space.changed()
+        self.counts["updates"] += 1
+
+    @property
+    def rejected(self) -> int:
+        """How many updates were skipped because something was not finite."""
+        return self.counts["not_finite"]
+
+    # All that is per domain: one dict, handed over by reference, never copied per step.
+
+    def fresh_domain_state(self) -> dict[str, Any]:
+        """The state of a domain that has seen nothing."""
+        return {"optimizer": {}}
+
+    def domain_state(self) -> dict[str, Any]:
+        """The state of the current domain, by reference."""
+        self.state["optimizer"] = self.optimizer.state[self.space.values]
+        return self.state
+
+    def load_domain_state(self, state: dict[str, Any]) -> None:
+        """Go on with another domain's state."""
+        self.state = state
+        self.optimizer.state[self.space.values] = state["optimizer"]
+
+    def inherit_domain_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of a new domain whose parameters are cloned from the domain of ``state``.
+
+        The optimizer's moments belong to the parameters and come along; statistics of the
+        other domain's stream do not.
+        """
+        return self.fresh_domain_state() | {"optimizer": copy.deepcopy(state["optimizer"])}
+
+    def load(self, parameters: Tensor, state: dict[str, Any]) -> None:
+        """Go on with another domain's parameters and state."""
+        self.space.load(parameters)
+        self.load_domain_state(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is shared by all domains and changes while adapting."""
+        return {"counts": dict(self.counts)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.counts = dict(state["counts"])

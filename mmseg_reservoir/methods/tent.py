@@ -1,0 +1,18 @@
+"""TENT: fully test-time adaptation by entropy minimization (Wang et al., ICLR 2021)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..core.losses import entropy
+from .base import AdaptationMethod, register_method
+
+
+@register_method("tent")
+class Tent(AdaptationMethod):
+    """Minimises the mean softmax entropy of the prediction, of images or of pixels (Eq. 1)."""
+
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The prediction and its mean entropy."""
+        logits = self.forward(inputs)
+        return logits, entropy(logits).mean()

@@ -1,0 +1,115 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from mmseg_reservoir.core.params import ParamSpace, norm_affine, use_batch_statistics
+from mmseg_reservoir.errors import ReservoirError
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 6))
+        self.backbone2 = nn.LayerNorm(6)
+        self.head = nn.Sequential(nn.BatchNorm1d(6), nn.GroupNorm(2, 6, affine=False))
+
+    def forward(self, x):
+        return self.head(self.backbone2(self.backbone(x)))
+
+
+def test_selects_by_type_and_prefix_and_freezes_the_rest():
+    model = Model()
+    everything = norm_affine(model)
+    assert list(everything) == [
+        "backbone.1.weight",
+        "backbone.1.bias",
+        "backbone2.weight",
+        "backbone2.bias",
+        "head.0.weight",
+        "head.0.bias",
+    ]
+    assert list(norm_affine(model, types=("BatchNorm",))) == ["head.0.weight", "head.0.bias"]
+    selected = norm_affine(model, under="backbone")  # not backbone2
+    space = ParamSpace(model, selected)
+    assert space.names == ["backbone.1.weight", "backbone.1.bias"]
+    assert len(space) == 12
+    assert [n for n, p in model.named_parameters() if p.requires_grad] == space.names
+
+
+def test_nothing_to_adapt_is_an_error_that_names_the_children():
+    with pytest.raises(ReservoirError, match=r"below 'encoder'.*backbone, backbone2, head"):
+        norm_affine(Model(), under="encoder")
+
+
+def test_parameters_are_views_of_the_flat_buffer():
+    model, x = Model().eval(), torch.randn(3, 4)
+    before = copy.deepcopy(model)(x)
+    space = ParamSpace(model, norm_affine(model))
+    torch.testing.assert_close(model(x), before, rtol=0, atol=0)
+    original = space.snapshot()
+    space.load(torch.arange(36.0))
+    torch.testing.assert_close(model.backbone[1].bias.detach(), torch.arange(6.0, 12.0))
+    space.load(original)
+    torch.testing.assert_close(model(x), before, rtol=0, atol=0)
+
+
+def test_snapshot_is_a_copy():
+    model = Model()
+    space = ParamSpace(model, norm_affine(model))
+    snapshot = space.snapshot()
+    space.load(snapshot + 1)
+    torch.testing.assert_close(space.values.detach(), snapshot + 1)
+
+
+def test_gradients_and_steps_equal_those_of_separate_tensors():
+    model, x = Model().eval(), torch.randn(3, 4)
+    plain = copy.deepcopy(model)
+    named = norm_affine(plain, under="backbone")
+    plain_optimizer = torch.optim.Adam(named.values(), lr=0.1)
+    space = ParamSpace(model, norm_affine(model, under="backbone"))
+    optimizer = torch.optim.Adam([space.values], lr=0.1)
+    for _ in range(3):
+        plain_optimizer.zero_grad()
+        plain(x).square().sum().backward()
+        plain_optimizer.step()
+        space.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+    expected = torch.cat([p.detach().reshape(-1) for p in named.values()])
+    torch.testing.assert_close(space.values.detach(), expected, rtol=0, atol=0)
+
+
+def test_moving_the_model_afterwards_is_reported():
+    model = Model()
+    space = ParamSpace(model, norm_affine(model))
+    model.double()
+    with pytest.raises(RuntimeError, match="make the ParamSpace last"):
+        space.load(space.snapshot())
+
+
+def test_mixed_dtypes_are_an_error():
+    model = Model()
+    model.head.double()
+    with pytest.raises(ReservoirError, match=r"float32.*float64"):
+        ParamSpace(model, norm_affine(model))
+
+
+def test_batch_statistics_replace_running_ones():
+    net = nn.Sequential(nn.BatchNorm1d(4)).eval()
+    x = torch.randn(64, 4) * 3 + 5
+    torch.testing.assert_close(net(x), x, rtol=1e-4, atol=1e-4)  # running: mean 0, variance 1
+    use_batch_statistics(net)
+    torch.testing.assert_close(net(x).mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+    torch.testing.assert_close(net(x).var(0, unbiased=False), torch.ones(4), atol=1e-4, rtol=0)
+
+
+def test_autocast_sees_new_values():
+    net = nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2), nn.Linear(2, 2))
+    space = ParamSpace(net, dict(net[2].named_parameters()))
+    x = torch.ones(1, 2)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        before = net(x)
+        space.load(space.snapshot() + 10)
+        assert (net(x) - before).abs().min() > 1

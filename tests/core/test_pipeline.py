@@ -1,0 +1,179 @@
+import copy
+import io
+import logging
+
+import pytest
+import torch
+from small_net import make_method
+
+from mmseg_reservoir.core import (
+    OracleRouter,
+    ReservoirPipeline,
+    SingleModelPipeline,
+    StyleEncoder,
+    StyleRouter,
+)
+from mmseg_reservoir.core.router import Route, Router
+from mmseg_reservoir.errors import ReservoirError
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return StyleEncoder("seeded")
+
+
+def make_reservoir(encoder, tau=5.0, k_max=4, temperature=1.0, **options):
+    centroid = encoder(torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)))
+    router = StyleRouter(centroid, tau, k_max, temperature=temperature)
+    return ReservoirPipeline(make_method(), router, encoder, **options)
+
+
+class FixedRouter(Router):
+    """Routes as told."""
+
+    def __init__(self, routes, k_max=4):
+        super().__init__(k_max)
+        self.routes = iter(routes)
+
+    @property
+    def k(self):
+        raise NotImplementedError
+
+    def route(self, style, *, may_open, domain):
+        return next(self.routes)
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+@pytest.mark.parametrize("predict", ["before", "after"])
+@pytest.mark.parametrize("k_max", [1, 4])
+def test_without_new_styles_it_equals_the_plain_method_bit_for_bit(encoder, stream, k_max, predict):
+    tau = 5.0 if k_max == 1 else 1e9
+    plain = SingleModelPipeline(make_method(), predict)
+    reservoir = make_reservoir(encoder, tau, k_max, predict=predict)
+    for x in stream:
+        a, b = plain.step(x), reservoir.step(x)
+        assert torch.equal(a.logits, b.logits)
+        assert (b.route.index, b.k) == (0, 1)
+    assert torch.equal(plain.method.space.values, reservoir.method.space.values)
+
+
+def test_finds_the_two_styles_and_recognises_them(encoder, stream):
+    pipeline = make_reservoir(encoder)
+    outcomes = [pipeline.step(x) for x in stream]
+    assert outcomes[-1].k >= 2
+    even = {o.route.index for o in outcomes[::2]}
+    odd = {o.route.index for o in outcomes[1::2]}
+    assert not even & odd
+
+
+def test_adapting_one_expert_leaves_all_others_and_their_state_untouched(encoder, stream):
+    pipeline = make_reservoir(encoder)
+    for x in stream:
+        pipeline.step(x)
+    for x in stream:
+        before = copy.deepcopy(pipeline.reservoir.state_dict())
+        k = pipeline.step(x).route.index
+        after = pipeline.reservoir.state_dict()
+        for i in range(len(before["experts"])):
+            same = torch.equal(before["experts"][i], after["experts"][i])
+            old, new = before["states"][i]["optimizer"], after["states"][i]["optimizer"]
+            same_state = all(torch.equal(old[name], new[name]) for name in new)
+            assert same == same_state == (i != k)
+
+
+def test_one_hot_routes_need_no_second_forward(encoder, stream):
+    soft = Route(0, torch.tensor([0.7, 0.3]), is_new=False)
+    hard = Route(0, torch.tensor([1 - 1e-7, 1e-7]), is_new=False)
+    new = Route(1, torch.tensor([0.0, 1.0]), is_new=True)
+    pipeline = ReservoirPipeline(make_method(), FixedRouter([new, hard, soft]), init="source")
+    calls = []
+    forward = pipeline.method.forward
+    pipeline.method.forward = lambda x: calls.append(1) or forward(x)
+    counts = []
+    for x in stream[:3]:
+        calls.clear()
+        pipeline.step(x)
+        counts.append(len(calls))
+    assert counts == [1, 1, 2]
+
+
+@pytest.mark.parametrize("predict", ["before", "after"])
+def test_prediction_is_that_of_the_ensemble(stream, predict):
+    weights = torch.tensor([0.6, 0.4])
+    routes = [Route(1, torch.tensor([0.0, 1.0]), is_new=True), Route(0, weights, is_new=False)]
+    pipeline = ReservoirPipeline(make_method(), FixedRouter(routes), init="source", predict=predict)
+    pipeline.step(stream[0])
+    before = pipeline.reservoir.experts.clone()
+    logits = pipeline.step(stream[1]).logits
+    experts = before if predict == "before" else pipeline.reservoir.experts
+    assert not torch.equal(before, pipeline.reservoir.experts)
+    method = make_method()
+    method.space.load(0.6 * experts[0] + 0.4 * experts[1])
+    torch.testing.assert_close(logits, method.predict(stream[1]))
+
+
+def test_incomplete_and_constant_batches_open_no_domain(encoder, stream, caplog):
+    pipeline = make_reservoir(encoder, tau=1e-3)
+    assert pipeline.step(stream[0][:1], complete=False).k == 1
+    with caplog.at_level(logging.WARNING):
+        assert pipeline.step(torch.full((2, 3, 8, 8), 0.5)).k == 1
+    assert "constant colour" in caplog.text
+    assert pipeline.step(stream[0]).k == 2
+
+
+def test_oracle_routes_by_domain(stream):
+    pipeline = ReservoirPipeline(make_method(), OracleRouter(3))
+    indices = [pipeline.step(x, domain="ab"[i % 2]).route.index for i, x in enumerate(stream)]
+    assert indices == [1, 2] * 4
+
+
+@pytest.mark.parametrize("kind", ["single", "reservoir"])
+def test_resumed_stream_equals_the_uninterrupted_one(encoder, stream, kind):
+    def make():
+        return SingleModelPipeline(make_method()) if kind == "single" else make_reservoir(encoder)
+
+    one, other = make(), make()
+    for x in stream[:5]:
+        one.step(x)
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    for x in stream[5:] + stream:
+        a, b = one.step(x), other.step(x)
+        assert torch.equal(a.logits, b.logits)
+        assert (a.route.index, a.k) == (b.route.index, b.k)
+    assert one.method.counts == other.method.counts
+
+
+def test_state_of_another_pipeline_is_refused(encoder):
+    single, reservoir = SingleModelPipeline(make_method()), make_reservoir(encoder)
+    with pytest.raises(ReservoirError, match="switch the reservoir on or off"):
+        reservoir.load_state_dict(single.state_dict())
+    state = single.state_dict()
+    state["parameters"] = ["other"]
+    with pytest.raises(ReservoirError, match="use the same model and params"):
+        single.load_state_dict(state)
+
+
+def test_source_prediction_leaves_the_adaptation_alone(stream):
+    pipeline = SingleModelPipeline(make_method())
+    expected = pipeline.method.predict(stream[0])
+    pipeline.step(stream[1])
+    adapted = pipeline.method.space.snapshot()
+    assert torch.equal(pipeline.predict_source(stream[0]), expected)
+    assert torch.equal(pipeline.method.space.snapshot(), adapted)
+
+
+def test_mistakes_are_explained():
+    with pytest.raises(
+        ReservoirError, match=r"unknown initialisation of experts 'best'.*mi, source"
+    ):
+        ReservoirPipeline(make_method(), OracleRouter(), init="best")
+    with pytest.raises(ReservoirError, match="unknown time of the prediction 'later'"):
+        SingleModelPipeline(make_method(), predict="later")

@@ -1,0 +1,36 @@
+"""A small segmentation net and methods around it, for tests."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import nn
+
+from mmseg_reservoir.core import ParamSpace, norm_affine
+from mmseg_reservoir.methods import Tent
+
+
+def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """A small segmentation net: (N, 3, H, W) -> (N, 5, H, W)."""
+    torch.manual_seed(0)
+    return (
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.GroupNorm(2, 8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 5, 1),
+        )
+        .eval()
+        .to(dtype)
+    )
+
+
+def make_method(cls=Tent, lr: float = 0.05, dtype: torch.dtype = torch.float32, **options):
+    """A method around a new small net; equal calls give equal methods."""
+    net = make_net(dtype)
+    space = ParamSpace(net, norm_affine(net))
+    return cls(net, space, partial(torch.optim.Adam, lr=lr), **options)
