@@ -1,0 +1,2 @@
+# No adaptation.
+method = dict(type="source")

@@ -1,0 +1,2 @@
+# TENT with the paper's learning rate for SegFormer-B5.
+method = dict(type="tent", optimizer=dict(type="Adam", lr=7.5e-6))

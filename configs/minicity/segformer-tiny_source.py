@@ -1,0 +1,8 @@
+_base_ = [
+    "../_base_/models/segformer_tiny.py",
+    "../_base_/datasets/minicity.py",
+    "../_base_/protocols/recurring.py",
+    "../_base_/methods/source.py",
+    "../_base_/runtime.py",
+]
+load_from = "checkpoints/segformer_tiny_minicity.safetensors"

@@ -1,0 +1,32 @@
+"""MMSegmentation integration: the only folder that imports mmseg."""
+
+from mmseg_reservoir.seg.compat import enable_mmseg_without_compiled_ops
+
+# Has to run before any import of mmseg, hence before this package's other modules.
+enable_mmseg_without_compiled_ops()
+
+from .adaptation_hook import AdaptationHook  # noqa: E402
+from .checkpoint import allow_mmengine_checkpoints  # noqa: E402
+from .datasets import ACDCDataset, UnlabelledImages  # noqa: E402
+from .loop import RecurringTestLoop  # noqa: E402
+from .metric import VisitIoUMetric  # noqa: E402
+from .progress_hook import ProgressHook  # noqa: E402
+from .pseudo_label_hook import PseudoLabelHook  # noqa: E402
+from .results_hook import ResultsHook  # noqa: E402
+from .segmentor import AdaptiveSegmentor  # noqa: E402
+from .strict_checkpoint_hook import StrictCheckpointHook  # noqa: E402
+
+allow_mmengine_checkpoints()
+
+__all__ = [
+    "ACDCDataset",
+    "AdaptationHook",
+    "AdaptiveSegmentor",
+    "ProgressHook",
+    "PseudoLabelHook",
+    "RecurringTestLoop",
+    "ResultsHook",
+    "StrictCheckpointHook",
+    "UnlabelledImages",
+    "VisitIoUMetric",
+]

@@ -1,0 +1,88 @@
+"""Lets ``import mmseg`` work with ``mmcv-lite``, which has no compiled operators.
+
+mmsegmentation imports ``mmcv.ops`` as a whole, and that needs the extension ``mmcv._ext`` even
+where the model calls none of its operators (SegFormer, for one, calls none). Full ``mmcv`` has no
+wheels for current torch, so the operators are made to fail when they are *called* rather than when
+they are imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+import types
+import warnings
+from collections.abc import Callable
+
+_EXTENSION = "mmcv._ext"
+
+
+def enable_mmseg_without_compiled_ops() -> None:
+    """Make ``mmcv.ops`` importable; must run before anything imports mmseg.
+
+    Does nothing where full mmcv is installed or where ``mmcv.ops`` has been imported already.
+
+    Raises:
+        ImportError: If mmcv is missing, or its compiled operators do not fit this torch.
+    """
+    if "mmcv.ops" in sys.modules:
+        return
+    if importlib.util.find_spec("mmcv") is None:
+        raise ImportError(
+            'mmcv is not installed: run `pip install "mmseg_reservoir[lite]"`, or, if your model '
+            "needs compiled operators, install full mmcv (>= 2.0.0, < 2.2.0)."
+        )
+    if _is_installed("mmcv") and _is_installed("mmcv-lite"):
+        warnings.warn(
+            "mmcv and mmcv-lite are both installed and overwrite each other's files: uninstall "
+            "both, then install the one that you want.",
+            stacklevel=2,
+        )
+    if importlib.util.find_spec(_EXTENSION) is not None:
+        _check_extension()
+        return
+    sys.modules[_EXTENSION] = _ExtensionStub(_EXTENSION)
+    try:
+        importlib.import_module("mmcv.ops")
+    finally:
+        # mmengine looks for this module to learn whether the operators exist; the answer is no.
+        del sys.modules[_EXTENSION]
+
+
+class _ExtensionStub(types.ModuleType):
+    """Stands in for ``mmcv._ext`` while ``mmcv.ops`` is imported; has every operator by name."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("__"):  # e.g. `__path__`: asked by the import system, not by mmcv
+            raise AttributeError(name)
+
+        def missing_op(*args: object, **kwargs: object) -> None:
+            raise NotImplementedError(
+                f"The model calls the compiled operator `{name}`, which mmcv-lite does not have: "
+                "uninstall mmcv-lite and install full mmcv (>= 2.0.0, < 2.2.0) built for this "
+                "torch, or choose a model that does without it."
+            )
+
+        return missing_op
+
+
+def _check_extension() -> None:
+    """Import full mmcv's extension, so that one built for another torch is reported as such."""
+    try:
+        importlib.import_module(_EXTENSION)
+    except ImportError as error:
+        raise ImportError(
+            f"The compiled operators of mmcv do not load with this torch ({error}): install an "
+            "mmcv (>= 2.0.0, < 2.2.0) that was built for it, or uninstall mmcv and run "
+            '`pip install "mmseg_reservoir[lite]"`.'
+        ) from error
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

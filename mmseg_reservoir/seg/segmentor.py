@@ -1,0 +1,106 @@
+"""An mmseg segmentor that adapts while it is tested."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from mmengine.model import BaseModel
+from mmseg.models import EncoderDecoder
+from torch import Tensor, nn
+
+from ..core.pipeline import AdaptationPipeline
+from ..errors import ReservoirError
+
+
+def segmentation_forward(model: EncoderDecoder) -> Any:
+    """The model as the core wants it: inputs to logits, at the resolution of the decode head.
+
+    The pixels of this map are the samples of losses; upsampling adds no information to them.
+    """
+    mode = model.test_cfg.get("mode", "whole")
+    if mode != "whole":
+        raise ReservoirError(
+            f"model.test_cfg.mode is {mode!r}: adaptation sees the whole image, so set "
+            "model=dict(test_cfg=dict(_delete_=True, mode='whole'))"
+        )
+    if model.out_channels < 2:
+        raise ReservoirError("the model has one output channel; adaptation needs class logits")
+    return lambda inputs: model(inputs, mode="tensor")
+
+
+class AdaptiveSegmentor(BaseModel):
+    """Wraps a loaded segmentor; every ``test_step`` predicts a batch and adapts to it.
+
+    Each returned sample tells its route in its metainfo: ``expert`` (which one adapted), ``k``
+    (how many there are), ``route_weight`` (the expert's share of the prediction), ``opened``
+    (whether it is new) and ``adaptation_seconds`` (time per image).
+
+    Args:
+        model: The segmentor, with its weights loaded.
+        pipeline: A pipeline over that model.
+        batch_size: The size of complete batches; the last batch of a visit may be smaller.
+    """
+
+    def __init__(
+        self, model: EncoderDecoder, pipeline: AdaptationPipeline, batch_size: int = 1
+    ) -> None:
+        super().__init__(data_preprocessor=model.data_preprocessor)
+        self.segmentor = model
+        self.pipeline = pipeline
+        self.batch_size = batch_size
+        self.domain: str | None = None
+        """The true domain, where known: only an oracle looks at it."""
+
+    def forward(self, inputs: Tensor, data_samples: list, mode: str = "predict") -> Any:
+        """Adapt and predict; other modes go to the wrapped model."""
+        if mode != "predict":
+            return self.segmentor(inputs, data_samples, mode=mode)
+        _check_finite(inputs, data_samples)
+        start = _now(inputs)
+        outcome = self.pipeline.step(
+            inputs, complete=len(inputs) == self.batch_size, domain=self.domain
+        )
+        seconds = (_now(inputs) - start) / len(inputs)
+        samples = self._to_samples(outcome.logits, data_samples)
+        for sample in samples:
+            sample.set_metainfo(
+                dict(
+                    expert=outcome.route.index,
+                    k=outcome.k,
+                    route_weight=float(outcome.route.weights[outcome.route.index]),
+                    opened=outcome.route.is_new,
+                    adaptation_seconds=seconds,
+                )
+            )
+        return samples
+
+    @torch.no_grad()
+    def source_label(self, data: dict) -> Tensor:
+        """What the source model says of the first image of a batch: labels ``(H, W)``."""
+        data = self.data_preprocessor(data, False)
+        samples = [sample.clone() for sample in data["data_samples"]]
+        logits = self.pipeline.predict_source(data["inputs"])
+        return self._to_samples(logits, samples)[0].pred_sem_seg.data[0]
+
+    def _to_samples(self, logits: Tensor, data_samples: list) -> list:
+        head = self.segmentor.decode_head
+        head = head[-1] if isinstance(head, nn.ModuleList) else head
+        logits = head.predict_by_feat(logits, [sample.metainfo for sample in data_samples])
+        return self.segmentor.postprocess_result(logits, data_samples)
+
+
+def _check_finite(inputs: Tensor, data_samples: list) -> None:
+    for image, sample in zip(inputs, data_samples, strict=True):
+        if not torch.isfinite(image).all():
+            raise ReservoirError(
+                f"the image {sample.metainfo.get('img_path')} holds NaN or infinite values after "
+                "preprocessing: mend or remove it"
+            )
+
+
+def _now(inputs: Tensor) -> float:
+    if inputs.is_cuda:
+        torch.cuda.synchronize(inputs.device)  # or the clock would stop before the work does
+    return time.perf_counter()

@@ -1,0 +1,119 @@
+"""Calibration of a run: styles of source images through the pipeline of the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import torch
+from mmengine.runner import Runner
+from rich.progress import track
+from torch import Tensor
+
+from ..core.calibration import Calibration, cache_key
+from ..core.style import StyleEncoder
+from ..errors import ReservoirError
+from ..options import construct
+from .datasets import UnlabelledImages
+
+
+def default_cache() -> Path:
+    """The user's cache folder for calibrations."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "mmseg_reservoir" / "calibration"
+
+
+def calibrate(
+    runner: Runner,
+    encoder: StyleEncoder,
+    encode: Callable[[Tensor], Tensor],
+    file: str | None = None,
+    num_images: int = 2000,
+    cache: str | None = None,
+) -> Calibration:
+    """Get the calibration of a run: from a file, from the cache, or from source images.
+
+    Args:
+        runner: Its config names the test data (pipeline, batch size) and ``source_images``.
+        encoder: The style encoder.
+        encode: Preprocessed images to style vector (the encoder behind an input conversion).
+        file: A saved calibration; no source images are needed then.
+        num_images: How many source images to use.
+        cache: Folder of cached calibrations; None for the user's cache folder.
+    """
+    style = encoder.fingerprint()
+    if file is not None:
+        calibration = Calibration.load(file)
+        if calibration.about.get("style") != style:
+            raise ReservoirError(
+                f"{file} was made with another style encoder (weights, taps or size): calibrate "
+                "again, or use the same reservoir.style"
+            )
+        return calibration
+
+    source = runner.cfg.get("source_images")
+    if not source:
+        raise ReservoirError(
+            "the reservoir needs to know the source domain: set source_images=dict(data_root=...) "
+            "to a folder of clear images, or reservoir.calibration.file to a saved calibration"
+        )
+    test = runner.cfg.test_dataloader
+    dataset = construct(
+        UnlabelledImages,
+        dict(source),
+        "source_images",
+        num_images=num_images,
+        pipeline=list(test.dataset.pipeline),
+    )
+    about = {
+        "style": style,
+        "batch_size": test.batch_size,
+        "pipeline": _plain([t for t in test.dataset.pipeline if t["type"] != "LoadAnnotations"]),
+        "preprocessor": _plain(runner.cfg.model.get("data_preprocessor", {})),
+        "images": [_identity(dataset.get_data_info(i)["img_path"]) for i in range(len(dataset))],
+        "versions": {"torch": torch.__version__, "cv2": cv2.__version__},
+    }
+    path = Path(cache or default_cache()).expanduser() / f"{cache_key(about)}.safetensors"
+    if path.is_file():
+        runner.logger.info(f"Calibration of {len(dataset)} source images taken from {path}")
+        return Calibration.load(path)
+    calibration = Calibration(_encode_all(runner, dataset, encode), about)
+    calibration.save(path)
+    runner.logger.info(f"Calibrated on {len(dataset)} source images, cached as {path}")
+    return calibration
+
+
+@torch.no_grad()
+def _encode_all(
+    runner: Runner, dataset: UnlabelledImages, encode: Callable[[Tensor], Tensor]
+) -> Tensor:
+    loader = runner.build_dataloader(
+        {
+            **runner.cfg.test_dataloader,
+            "dataset": dataset,
+            # The style of a batch depends on its size, so an incomplete one tells nothing.
+            "drop_last": len(dataset) > runner.cfg.test_dataloader.batch_size,
+        }
+    )
+    styles = []
+    for data in track(loader, "Calibrating on source images", transient=True):
+        inputs = runner.model.data_preprocessor(data, False)["inputs"]
+        styles.append(encode(inputs).cpu())
+    return torch.stack(styles)
+
+
+def _identity(path: str) -> list[object]:
+    stat = Path(path).stat()
+    return [path, stat.st_size, stat.st_mtime_ns]
+
+
+def _plain(value: Any) -> Any:
+    """A config value as plain JSON values, so that it hashes the same after a round trip."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, (int, float, bool, type(None))) else str(value)

@@ -1,0 +1,111 @@
+"""Test a segmentation model on a recurring stream while it adapts.
+
+python tools/test_tta.py configs/minicity/segformer-tiny_tent_reservoir.py
+python tools/test_tta.py CONFIG CHECKPOINT --show-dir panels --cfg-options reservoir.k_max=8
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from pathlib import Path
+
+from mmengine.config import Config, DictAction
+from mmengine.runner import Runner
+
+import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.options import suggest
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line, in the manner of mmseg's ``tools/test.py``."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("config", help="config file")
+    parser.add_argument("checkpoint", nargs="?", help="default: load_from of the config")
+    parser.add_argument("--work-dir", help="where results go (default: work_dirs/CONFIG)")
+    parser.add_argument("--show-dir", help="save panels with pseudo-labels here")
+    parser.add_argument("--seed", type=int, help="default: the config's, 0")
+    parser.add_argument(
+        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
+    )
+    parser.add_argument(
+        "--allow-mismatch", action="store_true", help="accept a checkpoint that does not fit"
+    )
+    parser.add_argument(
+        "--random-weights",
+        action="store_true",
+        help="run without a checkpoint: tells speed and memory, not accuracy",
+    )
+    return parser.parse_args(argv)
+
+
+def load_config(args: argparse.Namespace) -> Config:
+    """The config with the command line merged in, checked as far as that is cheap."""
+    if not Path(args.config).is_file():
+        raise ReservoirError(f"no config file {args.config}")
+    cfg = Config.fromfile(args.config)
+    known = {*cfg, *inspect.signature(Runner.__init__).parameters}
+    for key in args.cfg_options:
+        top = key.split(".")[0]
+        if top not in known:
+            raise ReservoirError(
+                f"--cfg-options {key}: the config has no {top!r}{suggest(top, cfg)}"
+            )
+    cfg.merge_from_dict(args.cfg_options)
+    cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
+    if args.seed is not None:
+        cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
+    cfg.load_from = _checkpoint(args, cfg)
+    cfg.custom_hooks = _hooks(args, cfg)
+    return cfg
+
+
+def _checkpoint(args: argparse.Namespace, cfg: Config) -> str | None:
+    if args.random_weights:
+        return None
+    checkpoint = args.checkpoint or cfg.get("load_from")
+    if not checkpoint:
+        raise ReservoirError(
+            f"no checkpoint: give one as the second argument or as load_from in {args.config} "
+            "(--random-weights for a dry run)"
+        )
+    if "://" not in checkpoint and not Path(checkpoint).is_file():
+        raise ReservoirError(f"no checkpoint file {checkpoint}")
+    return checkpoint
+
+
+def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
+    hooks = {hook["type"]: dict(hook) for hook in cfg.get("custom_hooks") or []}
+    if "AdaptationHook" not in hooks:
+        raise ReservoirError(
+            f"{args.config} does not adapt: add dict(type='AdaptationHook') to custom_hooks, or "
+            "inherit configs/_base_/runtime.py"
+        )
+    if args.allow_mismatch:
+        hooks.setdefault("StrictCheckpointHook", {"type": "StrictCheckpointHook"})
+        hooks["StrictCheckpointHook"]["allow_mismatch"] = True
+    if args.show_dir:
+        hooks.setdefault("PseudoLabelHook", {"type": "PseudoLabelHook"})
+        hooks["PseudoLabelHook"]["show_dir"] = args.show_dir
+    return list(hooks.values())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run; mistakes of the user end in one line and exit code 2."""
+    try:
+        cfg = load_config(parse_args(argv))
+        Runner.from_cfg(cfg).test()
+    except ReservoirError as error:
+        # From a worker of a dataloader the message arrives below that worker's traceback.
+        message = str(error).strip().splitlines()[-1].removeprefix(f"{_NAME}: ")
+        print(f"error: {message}", file=sys.stderr)
+        return 2
+    return 0
+
+
+_NAME = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}"
+
+if __name__ == "__main__":
+    sys.exit(main())
