@@ -1,0 +1,21 @@
+"""MiniCity: small street scenes in clear air, fog, night, rain and snow, drawn by the computer.
+
+The scenes come with Cityscapes' labels and a metric depth map, need no download, and are written in
+ACDC's folder layout.
+"""
+
+from mmseg_reservoir.minicity.frame import CONDITIONS, SPLITS, Frame, render_frame
+from mmseg_reservoir.minicity.labels import Label
+from mmseg_reservoir.minicity.writer import Written, frame_paths, make_counts, write_dataset
+
+__all__ = [
+    "CONDITIONS",
+    "SPLITS",
+    "Frame",
+    "Label",
+    "Written",
+    "frame_paths",
+    "make_counts",
+    "render_frame",
+    "write_dataset",
+]

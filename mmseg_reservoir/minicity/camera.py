@@ -1,0 +1,111 @@
+"""The pinhole camera and the street coordinates that every part of MiniCity is drawn in."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+FARTHEST = 400.0  # metres; ground beyond it is drawn as if it lay there
+DEPTHS = np.geomspace(0.5, FARTHEST, 400)  # where a wall's place in the image is computed
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A pinhole camera that looks along a gently bending street.
+
+    Street coordinates are metres: `across` (right of the road's axis), `up` (above the road) and
+    `ahead` (depth along the view). The axis of the road drifts sideways with depth, by the camera's
+    heading and by the bend of the street, so a straight pinhole projection sees a curved road.
+
+    Attributes:
+        rows: Image height in pixels.
+        columns: Image width in pixels.
+        focal: Focal length in pixels.
+        horizon: Row of the horizon, which carries the camera's pitch.
+        eye: Height of the camera above the road.
+        offset: Where the camera stands across the road.
+        heading: Sideways drift of the road's axis per metre ahead.
+        bend: Curvature of the road in 1/m.
+    """
+
+    rows: int
+    columns: int
+    focal: float
+    horizon: float
+    eye: float
+    offset: float
+    heading: float
+    bend: float
+
+    @classmethod
+    def sample(cls, rng: np.random.Generator, rows: int, columns: int) -> "Camera":
+        """Draws a car's camera: lens, pitch, height, place in its lane, heading and bend."""
+        return cls(
+            rows=rows,
+            columns=columns,
+            focal=columns * rng.uniform(0.66, 0.80),
+            horizon=rows * rng.uniform(0.40, 0.52),
+            eye=rng.uniform(1.25, 1.75),
+            offset=rng.uniform(1.0, 2.4),
+            heading=rng.uniform(-0.07, 0.07),
+            bend=rng.uniform(-1, 1) / 450 if rng.random() < 0.5 else 0.0,
+        )
+
+    def resized(self, factor: float) -> "Camera":
+        """The same camera with `factor` times the pixels along each side."""
+        return replace(
+            self,
+            rows=round(self.rows * factor),
+            columns=round(self.columns * factor),
+            focal=self.focal * factor,
+            horizon=self.horizon * factor,
+        )
+
+    def drift(self, ahead):
+        """Sideways distance from the optical axis to the road's axis at a depth."""
+        return self.heading * ahead + 0.5 * self.bend * ahead**2 - self.offset
+
+    def project(self, points: np.ndarray) -> np.ndarray:
+        """Projects street points (N, 3) to pixels (N, 2) as (column, row)."""
+        across, up, ahead = np.asarray(points, dtype=np.float64).T
+        column = self.columns / 2 + self.focal * (across + self.drift(ahead)) / ahead
+        row = self.horizon + self.focal * (self.eye - up) / ahead
+        return np.stack([column, row], axis=1)
+
+    def row_of(self, up: float, ahead):
+        """Image row of a height at a depth."""
+        return self.horizon + self.focal * (self.eye - up) / ahead
+
+    def column_of(self, across: float, ahead):
+        """Image column of a sideways position at a depth."""
+        return self.columns / 2 + self.focal * (across + self.drift(ahead)) / ahead
+
+    def ground(self) -> tuple[int, np.ndarray, np.ndarray]:
+        """Where the pixels below the horizon meet the ground.
+
+        Returns:
+            The first such row, then `across` and `ahead` of each pixel from that row down.
+        """
+        first = max(int(np.ceil(self.horizon)), 0)
+        below = np.arange(first, self.rows) + 0.5 - self.horizon
+        ahead = np.minimum(self.focal * self.eye / np.maximum(below, 1e-3), FARTHEST)[:, None]
+        columns = np.arange(self.columns)[None] + 0.5 - self.columns / 2
+        across = columns * (ahead / self.focal) - self.drift(ahead)
+        ahead = np.broadcast_to(ahead, across.shape)
+        return first, across.astype(np.float32), ahead.astype(np.float32)
+
+    def wall_depth(self, across: float) -> np.ndarray:
+        """Depth at which each column sees a wall that runs along the street, inf where it does not.
+
+        In a bend the wall turns away at some depth and hides its own continuation, so only the part
+        up to there counts.
+        """
+        ahead = DEPTHS
+        columns = self.column_of(across, ahead)
+        towards_right = columns[1] > columns[0]
+        steps = np.diff(columns) if towards_right else -np.diff(columns)
+        turning = np.argmax(steps <= 0) if np.any(steps <= 0) else len(steps)
+        columns, ahead = columns[: turning + 1], ahead[: turning + 1]
+        if not towards_right:
+            columns, ahead = columns[::-1], ahead[::-1]
+        centres = np.arange(self.columns) + 0.5
+        return np.interp(centres, columns, ahead, left=np.inf, right=np.inf)

@@ -1,0 +1,206 @@
+"""Where things stand: draws the plan of one street."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmseg_reservoir.minicity.camera import Camera
+from mmseg_reservoir.minicity.figures import Bicycle, Walker
+from mmseg_reservoir.minicity.fleet import bus, car, truck
+from mmseg_reservoir.minicity.furniture import Post, Tree
+from mmseg_reservoir.minicity.ground import Side
+from mmseg_reservoir.minicity.labels import Label
+from mmseg_reservoir.minicity.surfaces import Facade
+from mmseg_reservoir.minicity.vehicles import Vehicle
+
+THINNEST_POST = 3.0  # output pixels; thinner ones cannot be seen, let alone learnt
+SMALLEST_FIGURE = 18.0  # output pixels of height
+
+
+@dataclass(frozen=True)
+class House:
+    """A house beside the street, from `near` to `far`."""
+
+    near: float
+    far: float
+    facade: Facade
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A fence, a wall or a hedge that runs along the street."""
+
+    label: Label
+    across: float
+    near: float
+    far: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything in a street, before it is drawn.
+
+    Attributes:
+        sides: Left and right side.
+        house_line: For each side, the distance of its facades from the axis.
+        houses: For each side, its houses from near to far.
+        barriers: Fences, walls and hedges.
+        things: All that stands freely: vehicles, people, posts, trees.
+        end: Depth at which houses or trees close the view.
+    """
+
+    sides: tuple[Side, Side]
+    house_line: tuple[float, float]
+    houses: tuple[list[House], list[House]]
+    barriers: list[Barrier]
+    things: list
+    end: float
+
+
+def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> Plan:
+    """Draws the plan of a street.
+
+    Args:
+        rng: Source of all choices.
+        camera: The camera, which decides what would be too small to draw.
+        scale: Pixels of the camera per pixel of the final image.
+    """
+    focal = camera.focal / scale
+    end = rng.uniform(70, 170)
+    sides, lines, houses, barriers, things = [], [], [], [], []
+    for sign in (-1, 1):
+        side = _side(rng, sign)
+        barrier = _barrier(rng, side)
+        line = side.edge + rng.uniform(0.3, 1.0) + (rng.uniform(1, 5) if barrier else 0.0)
+        sides.append(side)
+        lines.append(line)
+        houses.append(_houses(rng, end) if rng.random() < 0.85 else [])
+        if barrier:
+            barriers.append(barrier)
+        things += _kerbside(rng, side, focal)
+        things += _trees(rng, side, line, bool(houses[-1]))
+        things += _people(rng, side, focal)
+        things += _parked(rng, side)
+    things += _traffic(rng)
+    return Plan(tuple(sides), tuple(lines), tuple(houses), barriers, things, end)
+
+
+def _side(rng: np.random.Generator, sign: int) -> Side:
+    """Road, sidewalk and perhaps grass before or behind it."""
+    kerb = rng.uniform(3.6, 4.6) + (2.0 if rng.random() < 0.5 else 0.0)  # with a parking lane
+    bands, edge = [], kerb
+    if rng.random() < 0.35:
+        edge += rng.uniform(1.2, 2.2)
+        bands.append((edge, Label.TERRAIN))
+    edge += rng.uniform(2.0, 4.2)
+    bands.append((edge, Label.SIDEWALK))
+    if rng.random() < 0.55:
+        edge += rng.uniform(1.5, 4.0)
+        bands.append((edge, Label.TERRAIN))
+    beyond = Label.TERRAIN if rng.random() < 0.7 else Label.SIDEWALK
+    return Side(sign, kerb, (*bands, (np.inf, beyond)))
+
+
+def _barrier(rng: np.random.Generator, side: Side) -> Barrier | None:
+    """Perhaps a fence, a wall or a hedge behind the sidewalk."""
+    kinds = (None, Label.FENCE, Label.WALL, Label.VEGETATION)
+    label = kinds[rng.choice(4, p=[0.26, 0.34, 0.25, 0.15])]
+    if label is None:
+        return None
+    low, high = {Label.FENCE: (1.3, 2.1), Label.WALL: (1.5, 2.7)}.get(label, (1.0, 2.2))
+    near = rng.uniform(0.0, 12.0)
+    far = near + rng.uniform(10, 40)
+    return Barrier(label, side.sign * (side.edge + 0.1), near, far, rng.uniform(low, high))
+
+
+def _houses(rng: np.random.Generator, end: float) -> list[House]:
+    """A row of houses with side streets in between."""
+    houses, near = [], rng.uniform(-10, 4)
+    usual = rng.uniform(7, 15)
+    while near < end - 4:
+        far = min(near + rng.uniform(8, 22), end)
+        houses.append(House(near, far, Facade.sample(rng, usual * rng.uniform(0.75, 1.35))))
+        near = far + (rng.uniform(4, 12) if rng.random() < 0.25 else 0.0)
+    return houses
+
+
+def _kerbside(rng: np.random.Generator, side: Side, focal: float) -> list[Post]:
+    """Lamp posts, signs and traffic lights beside the road."""
+    posts, ahead = [], rng.uniform(6, 12)
+    across = side.sign * (side.kerb + rng.uniform(0.5, 0.9))
+    while True:
+        kind = ("lamp", "sign", "light")[rng.choice(3, p=[0.36, 0.34, 0.30])]
+        post = Post.sample(rng, across, ahead, kind)
+        if post.width * focal / ahead < THINNEST_POST:
+            return posts
+        posts.append(post)
+        ahead += rng.uniform(4, 10)
+
+
+def _trees(rng: np.random.Generator, side: Side, line: float, houses: bool) -> list[Tree]:
+    """Trees in the grass or the sidewalk; a park where there are no houses."""
+    trees = []
+    if not houses:
+        for _ in range(rng.integers(8, 14)):
+            across = side.sign * (side.edge + rng.uniform(2, 14))
+            trees.append(Tree.sample(rng, across, rng.uniform(9, 70)))
+    if rng.random() < 0.6:
+        grass = side.middle(Label.TERRAIN)
+        across = grass if grass is not None and abs(grass) < line else side.sign * (line - 1.0)
+        ahead = rng.uniform(8, 20)
+        for _ in range(rng.integers(1, 6)):
+            trees.append(Tree.sample(rng, across + rng.uniform(-0.4, 0.4), ahead))
+            ahead += rng.uniform(6, 14)
+    return trees
+
+
+def _people(rng: np.random.Generator, side: Side, focal: float) -> list:
+    """People on the sidewalk, and parked bicycles."""
+    farthest = 1.9 * focal / SMALLEST_FIGURE
+    middle = side.middle(Label.SIDEWALK)
+    people = []
+    for _ in range(rng.poisson(2.0)):
+        across = middle + rng.uniform(-1.0, 1.0)
+        people.append(Walker.sample(rng, across, rng.uniform(6.0, farthest)))
+    if rng.random() < 0.30:
+        across = middle + rng.uniform(-0.8, 0.8)
+        people.append(Bicycle.sample(rng, across, rng.uniform(7.5, 15), ridden=False))
+    return people
+
+
+def _parked(rng: np.random.Generator, side: Side) -> list[Vehicle]:
+    """A row of parked vehicles along the kerb."""
+    if side.kerb < 5.5 or rng.random() < 0.2:
+        return []
+    parked, ahead = [], rng.uniform(4.5, 14)
+    while ahead < 55:
+        make = (car, truck, bus)[rng.choice(3, p=[0.88, 0.09, 0.03])]
+        across = side.sign * (side.kerb - (1.05 if make is car else 1.35))
+        yaw = (0.0 if side.sign > 0 else np.pi) + rng.uniform(-0.03, 0.03)
+        vehicle = make(rng, across, ahead, yaw)
+        vehicle.ahead += vehicle.length / 2
+        parked.append(vehicle)
+        ahead += vehicle.length + rng.uniform(0.8, 2.0) + (rng.random() < 0.3) * rng.uniform(4, 12)
+    return parked
+
+
+def _traffic(rng: np.random.Generator) -> list:
+    """Vehicles and cyclists on the two lanes, and people who cross."""
+    traffic = []
+    for across, yaw, first in ((1.8, 0.0, (9, 30)), (-1.8, np.pi, (7, 30))):
+        ahead = rng.uniform(*first)
+        while ahead < 70:
+            make = (car, truck, bus)[rng.choice(3, p=[0.60, 0.20, 0.20])]
+            sway = rng.uniform(-0.3, 0.3)
+            vehicle = make(rng, across + sway, ahead, yaw + rng.uniform(-0.04, 0.04))
+            vehicle.ahead += vehicle.length / 2
+            traffic.append(vehicle)
+            ahead += vehicle.length + rng.uniform(8, 40)
+    nearest = min(vehicle.nearest for vehicle in traffic)
+    for _ in range(rng.poisson(1.0)):
+        across = rng.choice([-1, 1]) * rng.uniform(2.6, 3.6)
+        traffic.append(Bicycle.sample(rng, across, rng.uniform(6.0, 13), ridden=True))
+    if rng.random() < 0.12 and nearest > 9:
+        traffic.append(Walker.sample(rng, rng.uniform(-3, 3), rng.uniform(7, nearest - 1)))
+    return traffic

@@ -1,0 +1,153 @@
+"""Vehicles as blocks in perspective, whose faces carry windows, lamps and wheels."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mmseg_reservoir.minicity.canvas import Canvas
+from mmseg_reservoir.minicity.ground import Footprint
+from mmseg_reservoir.minicity.labels import Label
+
+RUBBER, HUB = (0.07, 0.07, 0.08), (0.50, 0.50, 0.52)
+
+# The corners of each face as seen from outside: lower left, lower right, upper right, upper left.
+# A corner's number is 4 * front + 2 * right + top.
+FACES = {
+    "rear": [0, 2, 3, 1],
+    "front": [6, 4, 5, 7],
+    "left": [4, 0, 1, 5],
+    "right": [2, 6, 7, 3],
+    "top": [1, 3, 7, 5],
+}
+# The normal of each face as (sideways, up, forwards).
+NORMALS = {
+    "rear": (0, 0, -1),
+    "front": (0, 0, 1),
+    "left": (-1, 0, 0),
+    "right": (1, 0, 0),
+    "top": (0, 1, 0),
+}
+ANGLES = np.linspace(0, 2 * np.pi, 14, endpoint=False)
+CIRCLE = np.stack([np.zeros(14), np.sin(ANGLES), np.cos(ANGLES)], axis=1)
+
+
+@dataclass
+class Block:
+    """A box with six free faces; lengths in metres from the vehicle's rear, heights above ground.
+
+    Attributes:
+        bottom: (rear end, front end, half width, height) of its lower side.
+        top: (rear end, front end, half width, height at rear, height at front) of its upper side.
+        colour: Its paint.
+        details: For each face, rectangles (x0, y0, x1, y1) in parts of the face with colour, glow.
+        wheels: Where along its sides wheels sit, in metres from the rear.
+    """
+
+    bottom: tuple[float, float, float, float]
+    top: tuple[float, float, float, float, float]
+    colour: np.ndarray
+    details: dict[str, list] = field(default_factory=dict)
+    wheels: tuple[float, ...] = ()
+
+    def corners(self) -> np.ndarray:
+        """Its corners [front, right, top] as (sideways, up, forwards) in the vehicle's frame."""
+        corners = np.empty((2, 2, 2, 3))
+        for top, (rear, front, half, *heights) in enumerate((self.bottom, self.top)):
+            corners[:, :, top, 0] = (-half, half)
+            corners[:, :, top, 1] = np.reshape(heights, (-1, 1))
+            corners[:, :, top, 2] = [[rear], [front]]
+        return corners
+
+
+@dataclass
+class Vehicle:
+    """A vehicle that stands on the road.
+
+    Attributes:
+        label: CAR, TRUCK or BUS.
+        blocks: Its parts, in the order to paint them.
+        length: Length in metres.
+        half_width: Half of its width.
+        height: Height in metres.
+        across: Position of its middle across the street.
+        ahead: Depth of its middle.
+        yaw: 0 when it drives away from the camera, pi when it comes towards it.
+        wheel: Radius of its wheels.
+    """
+
+    label: Label
+    blocks: list[Block]
+    length: float
+    half_width: float
+    height: float
+    across: float
+    ahead: float
+    yaw: float
+    wheel: float
+
+    @property
+    def nearest(self) -> float:
+        """Depth of its nearest point."""
+        along, aside = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
+        return self.ahead - along * self.length / 2 - aside * self.half_width
+
+    def footprint(self) -> Footprint:
+        """The ground it covers."""
+        along, aside = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
+        half_across = along * self.half_width + aside * self.length / 2
+        half_ahead = along * self.length / 2 + aside * self.half_width
+        return Footprint(self.across, self.ahead, half_across, half_ahead, 0.85 * self.height)
+
+    def draw(self, canvas: Canvas) -> None:
+        """Paints the faces that are turned to the camera, and what is on them."""
+        for block in self.blocks:
+            points = self._to_street(block.corners().reshape(8, 3))
+            pixels = canvas.camera.project(points)
+            for name, face in FACES.items():
+                quad = pixels[face]
+                (dx1, dy1), (dx2, dy2) = quad[2] - quad[0], quad[3] - quad[1]
+                if dx1 * dy2 < dy1 * dx2:  # otherwise its corners run the other way: turned away
+                    self._paint_face(canvas, block, name, quad, float(points[face, 2].mean()))
+
+    def _paint_face(self, canvas, block, name, quad, ahead) -> None:
+        """Paints one visible face with its details and wheels."""
+        light = self._light(canvas, name)
+        canvas.polygon(quad, np.minimum(block.colour * light, 1), self.label, ahead)
+        for (x0, y0, x1, y1), colour, glow in block.details.get(name, ()):
+            detail = _within(quad, x0, y0, x1, y1)
+            canvas.polygon(detail, np.asarray(colour) * light, self.label, ahead, glow)
+        if name in ("left", "right") and block.wheels:
+            self._paint_wheels(canvas, block, name, ahead)
+
+    def _paint_wheels(self, canvas, block, side, ahead) -> None:
+        """Paints tyres and hubs on a side of the vehicle."""
+        sideways = block.bottom[2] if side == "right" else -block.bottom[2]
+        for place in block.wheels:
+            tyre = CIRCLE * self.wheel + (sideways, self.wheel, place)
+            pixels = canvas.camera.project(self._to_street(tyre))
+            canvas.polygon(pixels, RUBBER, self.label, ahead)
+            centre = pixels.mean(axis=0)
+            canvas.polygon(centre + 0.55 * (pixels - centre), HUB, self.label, ahead)
+
+    def _light(self, canvas: Canvas, face: str) -> float:
+        """Brightness of a face, whose normal turns with the vehicle."""
+        sideways, up, forwards = NORMALS[face]
+        cos, sin = np.cos(self.yaw), np.sin(self.yaw)
+        return canvas.light.on(sideways * cos + forwards * sin, up, forwards * cos - sideways * sin)
+
+    def _to_street(self, points: np.ndarray) -> np.ndarray:
+        """Turns the vehicle's own points (sideways, up, forwards) into street points."""
+        sideways, up, forwards = points[:, 0], points[:, 1], points[:, 2] - self.length / 2
+        cos, sin = np.cos(self.yaw), np.sin(self.yaw)
+        across = self.across + sideways * cos + forwards * sin
+        ahead = self.ahead + forwards * cos - sideways * sin
+        return np.stack([across, up, np.maximum(ahead, 0.6)], axis=1)
+
+
+def _within(quad: np.ndarray, x0: float, y0: float, x1: float, y1: float) -> np.ndarray:
+    """A rectangle inside a quad whose corners run from the lower left to the upper left."""
+    weights = [
+        ((1 - x) * (1 - y), x * (1 - y), x * y, (1 - x) * y)
+        for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
+    ]
+    return np.array(weights) @ quad

@@ -1,0 +1,216 @@
+"""Writes MiniCity to disk in ACDC's folder layout, completely or not at all."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.minicity.frame import CONDITIONS, SPLITS, Frame, render_frame
+
+VERSION = 1  # raise it whenever the pictures change
+MANIFEST = "minicity.json"
+FRAMES_PER_SEQUENCE = 20
+FAST_COMPRESSION = (cv2.IMWRITE_PNG_COMPRESSION, 1)
+
+Counts = Mapping[str, Mapping[str, int]]
+
+
+def make_counts(train: int = 800, val: int = 100, adverse_train: int = 40, adverse_val: int = 20):
+    """Counts of pictures by condition and split.
+
+    Args:
+        train: Clear pictures to train on.
+        val: Clear pictures to validate on.
+        adverse_train: Pictures of each adverse condition's train split.
+        adverse_val: Pictures of each adverse condition's val split.
+    """
+    adverse = {"train": adverse_train, "val": adverse_val}
+    return {
+        condition: {"train": train, "val": val} if condition == "clear" else dict(adverse)
+        for condition in CONDITIONS
+    }
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_dataset` did.
+
+    Attributes:
+        root: Where the data set is.
+        counts: Pictures by condition and split.
+        sha256: Checksum over all pixels, in the order of writing.
+        reused: Whether it was there already.
+        seconds: How long it took.
+    """
+
+    root: Path
+    counts: dict[str, dict[str, int]]
+    sha256: str
+    reused: bool
+    seconds: float
+
+
+def frame_paths(root: Path, condition: str, split: str, index: int) -> tuple[Path, Path]:
+    """Where a picture and its label map lie, in ACDC's layout."""
+    # conditions and splits number their sequences apart, so that names are unique in the data set
+    number = index // FRAMES_PER_SEQUENCE + 1 + 5000 * SPLITS.index(split)
+    sequence = f"GP{CONDITIONS.index(condition) + 1:02d}{number:04d}"
+    name = f"{sequence}_frame_{index % FRAMES_PER_SEQUENCE + 1:06d}"
+    folder = Path(condition) / split / sequence
+    return (
+        root / "rgb_anon" / folder / f"{name}_rgb_anon.png",
+        root / "gt" / folder / f"{name}_gt_labelTrainIds.png",
+    )
+
+
+def write_dataset(
+    root: str | Path, seed: int = 0, counts: Counts | None = None, overwrite: bool = False
+) -> Written:
+    """Writes the data set, or finds that it is there already.
+
+    Everything is written to a temporary folder beside `root`, which takes its place at the end: an
+    interrupted run leaves nothing half-written.
+
+    Args:
+        root: Folder of the data set.
+        seed: Seed of all scenes.
+        counts: Pictures by condition and split; `make_counts()` if left out.
+        overwrite: Whether to replace another MiniCity data set at `root`.
+
+    Returns:
+        What was done.
+
+    Raises:
+        ReservoirError: If an argument is invalid, or `root` holds something else.
+    """
+    start = time.perf_counter()
+    root = Path(root).resolve()
+    counts = _checked(make_counts() if counts is None else counts)
+    if seed < 0:
+        raise ReservoirError(f"seed must be 0 or more, got {seed}")
+    wanted = {"generator": "MiniCity", "version": VERSION, "seed": seed, "counts": counts}
+    old = _existing(root)
+    if old is not None and not overwrite:
+        _check_same(root, old, wanted)
+        return Written(root, counts, old["sha256"], True, time.perf_counter() - start)
+
+    root.parent.mkdir(parents=True, exist_ok=True)
+    workshop = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    try:
+        fresh = workshop / "new"
+        sha256 = _write_frames(fresh, seed, counts)
+        manifest = json.dumps({**wanted, "sha256": sha256}, indent=2)
+        (fresh / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
+        _replace(root, fresh, workshop / "old")
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+    return Written(root, counts, sha256, False, time.perf_counter() - start)
+
+
+def _replace(root: Path, fresh: Path, old: Path) -> None:
+    """Puts `fresh` in the place of `root`, which moves to `old`, or comes back if that fails."""
+    if root.exists():
+        root.rename(old)
+    try:
+        fresh.rename(root)
+    except BaseException:
+        if old.exists():
+            old.rename(root)
+        raise
+
+
+def _checked(counts: Counts) -> dict[str, dict[str, int]]:
+    """Copies the counts, in the order of writing, and refuses invalid ones."""
+    for condition, splits in counts.items():
+        if condition not in CONDITIONS:
+            known = ", ".join(CONDITIONS)
+            raise ReservoirError(f"unknown condition {condition!r}: use one of {known}")
+        for split, count in splits.items():
+            if split not in SPLITS:
+                raise ReservoirError(f"unknown split {split!r}: use one of {', '.join(SPLITS)}")
+            if count < 0:
+                raise ReservoirError(
+                    f"number of {condition} {split} pictures must be 0 or more, got {count}"
+                )
+    return {
+        condition: {split: int(counts[condition].get(split, 0)) for split in SPLITS}
+        for condition in CONDITIONS
+        if condition in counts
+    }
+
+
+def _existing(root: Path) -> dict | None:
+    """The manifest of the data set at `root`; None if there is nothing yet.
+
+    Raises:
+        ReservoirError: If something is there that is not a MiniCity data set.
+    """
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        return None
+    try:
+        manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("generator") != "MiniCity":
+        raise ReservoirError(
+            f"{root} exists and is not a MiniCity data set (no valid {MANIFEST} in it); "
+            "choose another folder, or move it away yourself"
+        )
+    return manifest
+
+
+def _check_same(root: Path, old: dict, wanted: dict) -> None:
+    """Refuses a data set that differs from the wanted one, or that lost files."""
+    for key, value in wanted.items():
+        if old.get(key) != value:
+            raise ReservoirError(
+                f"{root} holds a MiniCity data set with {key} {old.get(key)}, not {value}; "
+                "replace it with --overwrite (overwrite=True), or choose another folder"
+            )
+    lost = [
+        path
+        for condition, split, index in _order(wanted["counts"])
+        for path in frame_paths(root, condition, split, index)
+        if not path.is_file()
+    ]
+    if lost or "sha256" not in old:
+        raise ReservoirError(
+            f"{root} is damaged: {len(lost)} files are missing; "
+            "write it again with --overwrite (overwrite=True)"
+        )
+
+
+def _order(counts: Counts) -> Iterator[tuple[str, str, int]]:
+    """Condition, split and index of each picture."""
+    for condition, splits in counts.items():
+        for split, count in splits.items():
+            for index in range(count):
+                yield condition, split, index
+
+
+def _write_frames(root: Path, seed: int, counts: Counts) -> str:
+    """Renders and writes all pictures; returns the checksum over their pixels."""
+    checksum = hashlib.sha256()
+    root.mkdir()
+    for condition, split, index in _order(counts):
+        frame = render_frame(condition, split, index, seed)
+        _write_frame(frame, *frame_paths(root, condition, split, index))
+        checksum.update(frame.rgb.tobytes())
+        checksum.update(frame.label.tobytes())
+    return checksum.hexdigest()
+
+
+def _write_frame(frame: Frame, rgb_path: Path, label_path: Path) -> None:
+    """Writes a picture and its label map."""
+    for path, pixels in ((rgb_path, frame.rgb[..., ::-1]), (label_path, frame.label)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not cv2.imwrite(str(path), np.ascontiguousarray(pixels), FAST_COMPRESSION):
+            raise OSError(f"could not write {path}: is the disk full or read-only?")
