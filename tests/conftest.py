@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
+
+from mmseg_reservoir.minicity import make_counts, write_dataset
+
+if TYPE_CHECKING:
+    from mmseg.models import EncoderDecoder
 
 
 @pytest.fixture
@@ -11,3 +19,26 @@ def stream() -> list[torch.Tensor]:
     """Eight batches that alternate between two very different styles."""
     torch.manual_seed(1)
     return [torch.randn(2, 3, 8, 8) * (1 if i % 2 else 6) + 3 * (i % 2) for i in range(8)]
+
+
+@pytest.fixture(scope="session")
+def minicity(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small MiniCity: 8 clear images, 3 of each adverse condition. To be read only."""
+    root = tmp_path_factory.mktemp("data") / "minicity"
+    write_dataset(root, counts=make_counts(train=8, val=2, adverse_train=3, adverse_val=1))
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> EncoderDecoder:
+    """The tiny SegFormer with random weights. To be copied before it is changed."""
+    from mmengine.config import Config
+    from mmengine.registry import init_default_scope
+    from mmseg.registry import MODELS
+
+    import mmseg_reservoir.seg  # noqa: F401 (the fixtures of core tests must not need mmseg)
+
+    init_default_scope("mmseg")
+    torch.manual_seed(0)
+    cfg = Config.fromfile(Path(__file__).parents[1] / "configs/_base_/models/segformer_tiny.py")
+    return MODELS.build(cfg.model).eval()

@@ -38,7 +38,13 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="run without a checkpoint: tells speed and memory, not accuracy",
     )
-    return parser.parse_args(argv)
+    try:
+        return parser.parse_args(argv)
+    except (ValueError, AssertionError, RecursionError) as error:
+        # mmengine's DictAction lets these through.
+        raise ReservoirError(
+            f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {error}"
+        ) from error
 
 
 def load_config(args: argparse.Namespace) -> Config:

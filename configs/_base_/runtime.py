@@ -17,8 +17,6 @@ default_scope = "mmseg"
 env_cfg = dict(cudnn_benchmark=False, mp_cfg=dict(mp_start_method="fork", opencv_num_threads=0))
 randomness = dict(seed=0)
 # TensorBoard or W&B: append dict(type="TensorboardVisBackend") or dict(type="WandbVisBackend").
-visualizer = dict(
-    type="SegLocalVisualizer", vis_backends=[dict(type="LocalVisBackend")], name="visualizer"
-)
+visualizer = dict(type="SegLocalVisualizer", vis_backends=[dict(type="LocalVisBackend")])
 log_level = "INFO"
 load_from = None

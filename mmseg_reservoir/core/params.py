@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import ReservoirError
+from ..options import choose
 
 NORM_TYPES: dict[str, type[nn.Module]] = {
     "LayerNorm": nn.LayerNorm,
@@ -27,7 +28,7 @@ def norm_affine(
         under: Only modules below this name (``"backbone"`` for the paper's segmentation rows).
         types: Which kinds of normalisation, out of ``NORM_TYPES``.
     """
-    kinds = tuple(NORM_TYPES[t] for t in types)
+    kinds = tuple(choose(t, NORM_TYPES, "kind of normalisation") for t in types)
     selected = {
         f"{name}.{leaf}": parameter
         for name, module in model.named_modules()

@@ -134,7 +134,7 @@ def behind_imagenet_normalisation(
     if not getattr(preprocessor, "_enable_normalize", False):
         mean, std = torch.zeros(3, 1, 1), torch.ones(3, 1, 1)
     else:
-        mean, std = preprocessor.mean.cpu(), preprocessor.std.cpu()
+        mean, std = preprocessor.mean.cpu().float(), preprocessor.std.cpu().float()
     wanted_mean = torch.tensor(_IMAGENET_MEAN).view(3, 1, 1)
     wanted_std = torch.tensor(_IMAGENET_STD).view(3, 1, 1)
     same = torch.allclose(mean, wanted_mean) and torch.allclose(std, wanted_std)

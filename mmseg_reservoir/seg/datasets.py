@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
         return samples
 
 
+def without_labels(pipeline: Sequence[dict]) -> list[dict]:
+    """The steps of a pipeline except the one that loads labels."""
+    return [step for step in pipeline if not str(step["type"]).endswith("LoadAnnotations")]
+
+
 @DATASETS.register_module()
 class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
     """All images below a folder, without labels: what a calibration needs of the source.
@@ -89,14 +95,14 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         data_root: str,
         img_suffix: str = ".png",
         num_images: int | None = None,
-        pipeline: tuple = (),
+        pipeline: Sequence[dict] = (),
         **kwargs: Any,
     ) -> None:
         self.num_images = num_images
         super().__init__(
             img_suffix=img_suffix,
             data_prefix=dict(img_path=data_root),
-            pipeline=[step for step in pipeline if step["type"] != "LoadAnnotations"],
+            pipeline=without_labels(pipeline),
             test_mode=True,
             **kwargs,
         )

@@ -17,7 +17,7 @@ from ..core.calibration import Calibration, cache_key
 from ..core.style import StyleEncoder
 from ..errors import ReservoirError
 from ..options import construct
-from .datasets import UnlabelledImages
+from .datasets import UnlabelledImages, without_labels
 
 
 def default_cache() -> Path:
@@ -71,7 +71,7 @@ def calibrate(
     about = {
         "style": style,
         "batch_size": test.batch_size,
-        "pipeline": _plain([t for t in test.dataset.pipeline if t["type"] != "LoadAnnotations"]),
+        "pipeline": _plain(without_labels(test.dataset.pipeline)),
         "preprocessor": _plain(runner.cfg.model.get("data_preprocessor", {})),
         "images": [_identity(dataset.get_data_info(i)["img_path"]) for i in range(len(dataset))],
         "versions": {"torch": torch.__version__, "cv2": cv2.__version__},

@@ -2,6 +2,7 @@
 _base_ = "mmseg::_base_/models/segformer_mit-b0.py"
 norm_cfg = dict(type="BN", requires_grad=True)
 model = dict(
+    data_preprocessor=dict(size=(128, 256)),
     backbone=dict(
         embed_dims=24,
         num_layers=[2, 2, 2, 2],

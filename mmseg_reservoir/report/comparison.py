@@ -1,0 +1,105 @@
+"""Several runs of one stream beside each other: a table and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prettytable import PrettyTable, TableStyle
+
+from .tables import by_domain, routing_purity
+
+Results = Mapping[str, Any]
+"""The content of a ``results.json``."""
+
+
+def scores_by_domain(results: Results) -> dict[str, list[float]]:
+    """MIoU by visit of every domain, and of their mean."""
+    scores = by_domain(results["visits"])
+    scores["mean"] = [sum(row) / len(row) for row in zip(*scores.values(), strict=False)]
+    return scores
+
+
+def comparison_table(runs: Mapping[str, Results]) -> str:
+    """One block per domain, one row per run, one column per visit."""
+    scores = {name: scores_by_domain(results) for name, results in runs.items()}
+    domains = list(next(iter(scores.values())))
+    rounds = max(len(rows["mean"]) for rows in scores.values())
+    table = PrettyTable(["mIoU", "visit", *range(1, rounds + 1), "mean"])
+    table.set_style(TableStyle.SINGLE_BORDER)
+    table.align = "r"
+    table.align["mIoU"] = table.align["visit"] = "l"
+    for domain in domains:
+        for i, (name, rows) in enumerate(scores.items()):
+            row = rows[domain]
+            cells = [f"{value:.2f}" for value in row] + [""] * (rounds - len(row))
+            last = i == len(scores) - 1
+            mean = f"{sum(row) / len(row):.2f}"
+            table.add_row([domain if i == 0 else "", name, *cells, mean], divider=last)
+    return table.get_string()
+
+
+def routing_table(runs: Mapping[str, Results]) -> str:
+    """How many experts each run opened, how pure they are, and what an image cost."""
+    columns = ["run", "experts K", "routing purity", "updates", "ms per image"]
+    table = PrettyTable(columns)
+    table.set_style(TableStyle.SINGLE_BORDER)
+    table.align = "r"
+    table.align["run"] = "l"
+    for name, results in runs.items():
+        routes = results["routes"]
+        purity = f"{routing_purity(routes):.3f}" if results["reservoir"] else "-"
+        cost = 1000 * sum(route["seconds"] for route in routes) / len(routes)
+        updates = results["updates"]["updates"]
+        table.add_row([name, routes[-1]["k"], purity, updates, f"{cost:.0f}"])
+    return table.get_string()
+
+
+def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
+    """MIoU by visit for every domain, and below it which expert each image was sent to."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    scores = {name: scores_by_domain(results) for name, results in runs.items()}
+    domains = list(next(iter(scores.values())))
+    routed = {name: results for name, results in runs.items() if results["reservoir"]}
+    heights = [3.2] + [0.55] * len(routed)
+    figure = plt.figure(figsize=(2.9 * len(domains), 1.2 + sum(heights)), layout="constrained")
+    top, *strips = figure.subfigures(len(heights), height_ratios=heights, squeeze=False)[:, 0]
+    axes = top.subplots(1, len(domains))
+    for axis, domain in zip(axes, domains, strict=True):
+        for i, (name, rows) in enumerate(scores.items()):
+            visits = range(1, len(rows[domain]) + 1)
+            style = "--" if i == 0 else "-"
+            axis.plot(visits, rows[domain], style, color=f"C{i}", label=name, marker="o", ms=3)
+        axis.set_title(domain)
+        axis.set_xlabel("visit")
+        axis.grid(alpha=0.3)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    axes[0].set_ylabel("mIoU (%)")
+    top.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(runs))
+    for strip, (name, results) in zip(strips, routed.items(), strict=True):
+        _plot_routes(strip.subplots(), name, results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _plot_routes(axis: Any, name: str, results: Results) -> None:
+    """A strip with one column per image: its colour is the expert, ticks are the visits."""
+    routes = results["routes"]
+    experts = [route["expert"] for route in routes]
+    axis.imshow([experts], aspect="auto", cmap="tab20", vmin=0, vmax=19, interpolation="nearest")
+    starts = [
+        i for i, route in enumerate(routes) if i == 0 or route["domain"] != routes[i - 1]["domain"]
+    ]
+    ends = [*starts[1:], len(routes)]
+    middles = [(a + b) / 2 - 0.5 for a, b in zip(starts, ends, strict=True)]
+    axis.set_xticks(middles, [routes[i]["domain"][0] for i in starts], fontsize=7)
+    axis.tick_params(length=0)
+    for start in starts[1:]:
+        axis.axvline(start - 0.5, color="white", lw=1.2)
+    axis.set_yticks([0], [f"expert\n({name})"], fontsize=7)

@@ -1,0 +1,80 @@
+import shutil
+
+import cv2
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.seg import ACDCDataset, UnlabelledImages
+
+PIPELINE = [
+    dict(type="LoadImageFromFile"),
+    dict(type="LoadAnnotations"),
+    dict(type="PackSegInputs"),
+]
+
+
+@pytest.fixture
+def root(minicity, tmp_path):
+    return shutil.copytree(minicity, tmp_path / "data")
+
+
+def test_acdc_layout_is_sorted_and_labelled(root):
+    dataset = ACDCDataset(data_root=str(root), condition="night", pipeline=PIPELINE)
+    names = [dataset.get_data_info(i)["img_path"] for i in range(len(dataset))]
+    assert len(names) == 3
+    assert names == sorted(names)
+    sample = dataset[0]
+    assert sample["inputs"].shape == (3, 128, 256)
+    labels = np.unique(sample["data_samples"].gt_sem_seg.data)
+    assert set(labels) <= {*range(19), 255}
+    assert dataset.metainfo["classes"][0] == "road"
+    val = ACDCDataset(data_root=str(root), condition="night", split="val", pipeline=PIPELINE)
+    assert len(val) == 1
+
+
+def test_missing_folder_empty_folder_and_missing_label_are_explained(root):
+    with pytest.raises(ReservoirError, match=r"no images .*rgb_anon/dusk/train.*must hold ACDC's"):
+        ACDCDataset(data_root=str(root), condition="dusk")
+    for image in root.glob("rgb_anon/fog/train/*/*.png"):
+        image.unlink()
+    with pytest.raises(ReservoirError, match=r"no images .*rgb_anon/fog/train"):
+        ACDCDataset(data_root=str(root), condition="fog")
+    label = next(root.glob("gt/rain/train/*/*.png"))
+    label.unlink()
+    with pytest.raises(ReservoirError, match=rf"1 of 3 images .*{label.name}"):
+        ACDCDataset(data_root=str(root), condition="rain")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", ["rgb_anon", "gt"])
+def test_a_damaged_file_is_named(root, workers, kind):
+    broken = next(root.glob(f"{kind}/snow/train/*/*.png"))
+    broken.write_bytes(b"no png")
+    dataset = ACDCDataset(data_root=str(root), condition="snow", pipeline=PIPELINE, test_mode=True)
+    loader = DataLoader(dataset, num_workers=workers, collate_fn=list)
+    with pytest.raises(ReservoirError, match=rf"cannot read .*{broken.name}.*damaged"):
+        list(loader)
+
+
+def test_unlabelled_images_are_evenly_spaced(tmp_path):
+    for i in range(10):
+        cv2.imwrite(str(tmp_path / f"{i}_x.png"), np.zeros((4, 4, 3), np.uint8))
+    (tmp_path / "other.png").touch()
+    dataset = UnlabelledImages(
+        data_root=str(tmp_path), img_suffix="_x.png", num_images=4, pipeline=PIPELINE
+    )
+    names = [dataset.get_data_info(i)["img_path"][-7:] for i in range(len(dataset))]
+    assert names == ["0_x.png", "3_x.png", "6_x.png", "9_x.png"]
+    assert dataset[0]["inputs"].shape == (3, 4, 4)  # the step that loads labels is left out
+    everything = UnlabelledImages(data_root=str(tmp_path), img_suffix="_x.png", num_images=99)
+    assert len(everything) == 10
+
+
+def test_too_few_source_images_are_explained(tmp_path):
+    (tmp_path / "one.png").touch()
+    with pytest.raises(ReservoirError, match=r"1 source images \*.png below .* needs 2 or more"):
+        UnlabelledImages(data_root=str(tmp_path))
+    with pytest.raises(ReservoirError, match=r"0 source images .*nowhere"):
+        UnlabelledImages(data_root=str(tmp_path / "nowhere"))

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+import torch
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.seg import VisitIoUMetric
+
+
+def sample(prediction, label):
+    return {
+        "pred_sem_seg": {"data": torch.as_tensor(prediction)[None]},
+        "gt_sem_seg": {"data": torch.as_tensor(label)[None]},
+        "img_path": "image.png",
+        "seg_map_path": "label.png",
+    }
+
+
+@pytest.fixture
+def metric():
+    metric = VisitIoUMetric(iou_metrics=["mIoU"])
+    metric.dataset_meta = {"classes": ("a", "b", "c", "d")}
+    return metric
+
+
+def test_full_precision_over_the_visit(metric):
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(0, 3, (7, 9)), rng.integers(0, 3, (7, 9))) for _ in range(5)]
+    pairs[0][1][0, 0] = 255
+    prediction = np.stack([p for p, _ in pairs])
+    label = np.stack([t for _, t in pairs])
+    valid = label != 255
+    iou = [
+        ((prediction == c) & (label == c)).sum()
+        / (((prediction == c) | (label == c)) & valid).sum()
+        for c in range(3)
+    ]
+    for p, t in pairs:
+        metric.process({}, [sample(p, t)])
+    assert metric.running_miou() == pytest.approx(100 * np.mean(iou), abs=1e-9)
+    scores = metric.evaluate(5)
+    assert scores["mIoU"] == pytest.approx(100 * np.mean(iou), abs=1e-9)
+    assert scores["mIoU"] != round(scores["mIoU"], 2)
+    assert metric.per_class == {
+        **{name: pytest.approx(100 * v, abs=1e-9) for name, v in zip("abc", iou, strict=True)},
+        "d": None,
+    }
+    assert scores["aAcc"] == pytest.approx(100 * (prediction == label)[valid].mean(), abs=1e-4)
+
+
+def test_each_visit_starts_anew(metric):
+    right, wrong = np.zeros((2, 2), int), np.ones((2, 2), int)
+    metric.process({}, [sample(wrong, right)])
+    assert metric.evaluate(1)["mIoU"] == 0
+    assert np.isnan(metric.running_miou())
+    metric.process({}, [sample(right, right)])
+    assert metric.running_miou() == 100
+    assert metric.evaluate(1)["mIoU"] == 100
+
+
+def test_label_of_another_size_is_explained(metric):
+    with pytest.raises(ReservoirError, match=r"label.png is 2x3, its image image.png is 4x3"):
+        metric.process({}, [sample(np.zeros((4, 3), int), np.zeros((2, 3), int))])

@@ -1,0 +1,92 @@
+import csv
+import json
+
+import pytest
+from stream_run import TINY, data_options, run, seeded_reservoir
+
+from mmseg_reservoir.seg import ResultsHook
+from tools import test_tta
+
+
+@pytest.fixture(scope="module")
+def finished(minicity, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    options = seeded_reservoir(folder / "cache")
+    return folder, run("segformer-tiny_tent_reservoir", minicity, folder, *options)
+
+
+def test_json_has_everything(finished):
+    _, results = finished
+    assert results["complete"] is True
+    assert (results["method"], results["reservoir"], results["seed"]) == ("Tent", True, 0)
+    assert results["tau"] > 0
+    assert results["versions"]["torch"]
+    assert results["config"]["method"]["type"] == "tent"
+    assert results["updates"] == {"updates": 12, "skipped": 0, "not_finite": 0}
+    for visit in results["visits"]:
+        assert visit["n_images"] == 3
+        assert 0 <= visit["mIoU"] <= 100
+        assert visit["seconds_per_image"] > 0
+        present = [value for value in visit["per_class"].values() if value is not None]
+        assert visit["mIoU"] == pytest.approx(sum(present) / len(present), rel=1e-6)
+    assert set(results["visits"][0]["per_class"]) >= {"road", "car", "sky"}
+    for route in results["routes"]:
+        assert {"round", "domain", "image", "expert", "k"} <= set(route)
+        assert 0 <= route["expert"] < route["k"] <= 16
+    ks = [route["k"] for route in results["routes"]]
+    assert ks == sorted(ks)
+    assert ks[-1] == 1 + sum(route["opened"] for route in results["routes"])
+    assert ks[-1] > 1
+
+
+def test_csv_agrees_at_full_precision(finished):
+    folder, results = finished
+    with (folder / "results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["mIoU"]) for row in rows] == [v["mIoU"] for v in results["visits"]]
+    assert [row["domain"] for row in rows] == ["fog", "night", "fog", "night"]
+    assert float(rows[0]["road"]) == results["visits"][0]["per_class"]["road"]
+    assert not list(folder.glob("*.partial"))
+
+
+def test_an_interrupted_run_keeps_its_finished_visits(minicity, tmp_path, monkeypatch):
+    original = ResultsHook.after_test_epoch
+
+    def stop_after_two(self, runner, metrics):
+        if runner.test_loop.visit.index == 2:
+            raise KeyboardInterrupt
+        original(self, runner, metrics)
+
+    monkeypatch.setattr(ResultsHook, "after_test_epoch", stop_after_two)
+    with pytest.raises(KeyboardInterrupt):
+        run("segformer-tiny_source", minicity, tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["complete"] is False
+    assert len(results["visits"]) == 2
+    assert len(results["routes"]) == 6
+
+
+def test_table_is_printed_at_the_end(minicity, tmp_path, capfd):
+    results = run("segformer-tiny_source", minicity, tmp_path)
+    printed = capfd.readouterr().out
+    assert "mIoU by condition and visit" in printed
+    assert f"{results['visits'][0]['mIoU']:.2f}" in printed
+    assert "night" in printed
+
+
+def test_tensorboard_by_config_alone(minicity, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = tmp_path / "config.py"
+    config.write_text(
+        f"_base_ = {str(TINY / 'segformer-tiny_source.py')!r}\n"
+        "visualizer = dict(vis_backends=[dict(type='TensorboardVisBackend')])\n"
+    )
+    command = [str(config), "--random-weights", f"--work-dir={tmp_path}", "--cfg-options"]
+    assert test_tta.main([*command, *data_options(minicity)]) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    events = next(tmp_path.rglob("events.out*"))
+    reader = accumulator.EventAccumulator(str(events))
+    reader.Reload()
+    logged = [event.value for event in reader.Scalars("mIoU/fog")]
+    expected = [v["mIoU"] for v in results["visits"] if v["domain"] == "fog"]
+    assert logged == pytest.approx(expected, rel=1e-5)

@@ -1,0 +1,100 @@
+import shutil
+
+import pytest
+import torch
+from stream_run import TINY, data_options, run, seeded_reservoir
+
+from mmseg_reservoir.core import Calibration, StyleEncoder
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.seg import UnlabelledImages
+from tools import test_tta
+
+CONFIG = "segformer-tiny_tent_reservoir"
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Counts the source images that are read."""
+    seen = []
+    original = UnlabelledImages.prepare_data
+
+    def prepare_data(self, idx):
+        seen.append(idx)
+        return original(self, idx)
+
+    monkeypatch.setattr(UnlabelledImages, "prepare_data", prepare_data)
+    return seen
+
+
+def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, reads):
+    options = seeded_reservoir(tmp_path / "cache")
+    first = run(CONFIG, minicity, tmp_path / "a", *options)
+    assert len(reads) == 8
+    styles = Calibration.load(tmp_path / "a" / "calibration.safetensors").styles
+    encoder = StyleEncoder("seeded")
+    dataset = UnlabelledImages(
+        data_root=str(minicity / "rgb_anon/clear/train"),
+        img_suffix="_rgb_anon.png",
+        pipeline=[dict(type="LoadImageFromFile"), dict(type="PackSegInputs")],
+    )
+    mean = torch.tensor([123.675, 116.28, 103.53]).view(3, 1, 1)
+    std = torch.tensor([58.395, 57.12, 57.375]).view(3, 1, 1)
+    by_hand = [(dataset[i]["inputs"].flip(0).float() - mean) / std for i in range(8)]
+    expected = torch.stack([encoder(image[None]) for image in by_hand])
+    torch.testing.assert_close(styles, expected, rtol=1e-4, atol=1e-4)
+    assert first["tau"] == pytest.approx(torch.pdist(expected).median().item(), rel=0.2)
+
+    reads.clear()
+    again = run(CONFIG, minicity, tmp_path / "b", *options)
+    assert not reads  # from the cache
+    assert again["tau"] == first["tau"]
+
+    larger = run(CONFIG, minicity, tmp_path / "c", *options, "test_dataloader.batch_size=2")
+    assert len(reads) == 8  # another batch size: other styles, another calibration
+    assert larger["tau"] != first["tau"]
+
+
+def test_a_saved_calibration_replaces_the_source_images(minicity, tmp_path, reads):
+    options = seeded_reservoir(tmp_path / "cache")
+    first = run(CONFIG, minicity, tmp_path / "a", *options)
+    saved = shutil.copy(tmp_path / "a" / "calibration.safetensors", tmp_path / "deployed")
+    reads.clear()
+    shutil.rmtree(tmp_path / "cache")
+    deployed = run(
+        CONFIG,
+        minicity,
+        tmp_path / "b",
+        *options,
+        f"reservoir.calibration.file={saved}",
+        "source_images.data_root=/nowhere",
+    )
+    assert not reads
+    assert deployed["tau"] == first["tau"]
+    assert [r["expert"] for r in deployed["routes"]] == [r["expert"] for r in first["routes"]]
+
+
+def fail(minicity, tmp_path, capfd, *options) -> str:
+    command = [str(TINY / f"{CONFIG}.py"), "--random-weights", f"--work-dir={tmp_path / 'w'}"]
+    command += ["--cfg-options", *data_options(minicity), *seeded_reservoir(tmp_path / "cache")]
+    assert test_tta.main([*command, *options]) == 2
+    return capfd.readouterr().err.splitlines()[-1]
+
+
+def test_mistakes_are_explained(minicity, tmp_path, capfd):
+    Calibration(torch.randn(4, 320), {"style": "another"}).save(tmp_path / "other")
+    message = fail(minicity, tmp_path, capfd, f"reservoir.calibration.file={tmp_path / 'other'}")
+    assert "was made with another style encoder" in message
+    assert "set source_images=" in fail(minicity, tmp_path, capfd, "source_images=None")
+    single = tmp_path / "single"
+    single.mkdir()
+    image = next(minicity.glob("rgb_anon/clear/train/*/*.png"))
+    shutil.copy(image, single)
+    message = fail(minicity, tmp_path, capfd, f"source_images.data_root={single}")
+    assert "1 source images" in message
+    shutil.copy(image, single / "broken_rgb_anon.png")
+    (single / "broken_rgb_anon.png").write_bytes(b"no png")
+    message = fail(minicity, tmp_path, capfd, f"source_images.data_root={single}")
+    assert "broken_rgb_anon.png" in message
+    assert not list((tmp_path / "cache").glob("*"))
+    with pytest.raises(ReservoirError):
+        Calibration.load(tmp_path / "w" / "calibration.safetensors")

@@ -1,0 +1,39 @@
+"""Runs tools/test_tta.py on a small MiniCity, for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tools import test_tta
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+TINY = CONFIGS / "minicity"
+
+
+def data_options(minicity: Path) -> list[str]:
+    """The --cfg-options that point a MiniCity config at ``minicity``, for a short stream."""
+    return [
+        f"test_dataloader.dataset.data_root={minicity}",
+        f"source_images.data_root={minicity}/rgb_anon/clear/train",
+        "test_cfg.rounds=2",
+        "test_cfg.domains=[fog,night]",
+    ]
+
+
+def run(config: str | Path, minicity: Path, work_dir: Path, *options: str, flags=()) -> dict:
+    """Run a config with random weights to the end; returns results.json."""
+    path = config if isinstance(config, Path) else TINY / f"{config}.py"
+    weights = () if any(str(f).endswith(".safetensors") for f in flags) else ("--random-weights",)
+    command = [str(path), *map(str, flags), *weights, f"--work-dir={work_dir}", "--cfg-options"]
+    assert test_tta.main([*command, *data_options(minicity), *options]) == 0
+    return json.loads((work_dir / "results.json").read_text())
+
+
+def seeded_reservoir(cache: Path) -> list[str]:
+    """Options of a reservoir that needs no downloads and opens experts easily."""
+    return [
+        "reservoir.style.weights=seeded",
+        f"reservoir.calibration.cache={cache}",
+        "reservoir.calibration.quantile=0.5",
+    ]

@@ -1,0 +1,41 @@
+"""Train a model by an mmseg config; used for the small networks that this repository ships.
+
+python tools/train.py configs/minicity/segformer-tiny_train.py --export weights.safetensors
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mmengine.config import Config, DictAction
+from mmengine.runner import Runner
+from safetensors.torch import save_file
+
+import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train, and export the last weights."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("config", help="config file")
+    parser.add_argument("--work-dir", help="default: work_dirs/CONFIG")
+    parser.add_argument("--export", help="write the weights to this .safetensors file")
+    parser.add_argument(
+        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
+    )
+    args = parser.parse_args(argv)
+    cfg = Config.fromfile(args.config)
+    cfg.merge_from_dict(args.cfg_options)
+    cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    if args.export:
+        Path(args.export).parent.mkdir(parents=True, exist_ok=True)
+        state = {name: value.contiguous() for name, value in runner.model.state_dict().items()}
+        save_file(state, args.export)
+        runner.logger.info(f"Weights written to {args.export}")
+
+
+if __name__ == "__main__":
+    main()
