@@ -5,4 +5,4 @@ _base_ = [
     "../_base_/methods/tent.py",
     "../_base_/runtime.py",
 ]
-load_from = "checkpoints/segformer_tiny_minicity.safetensors"
+load_from = "{{ fileDirname }}/../../checkpoints/segformer_tiny_minicity.safetensors"

@@ -1,0 +1,81 @@
+"""Every config of the repository loads, and says what it should."""
+
+from pathlib import Path
+
+import pytest
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from safetensors.torch import load_file
+
+import mmseg_reservoir.seg  # noqa: F401 (registers what the configs name)
+from mmseg_reservoir.core import ParamSpace, norm_affine
+from mmseg_reservoir.methods import find_method
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+LEAVES = sorted(path for path in CONFIGS.glob("[!_]*/*.py") if not path.stem.endswith("_train"))
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_leaf_is_complete_and_short(path):
+    cfg = Config.fromfile(path)
+    assert cfg.test_cfg.type == "RecurringTestLoop"
+    assert cfg.test_cfg.domains == ["fog", "night", "rain", "snow"]
+    assert cfg.test_cfg.rounds == 10
+    assert cfg.test_dataloader.batch_size == 1
+    assert [hook.type for hook in cfg.custom_hooks] == [
+        "StrictCheckpointHook",
+        "AdaptationHook",
+        "ProgressHook",
+        "ResultsHook",
+    ]
+    find_method(cfg.method.type)
+    assert bool(cfg.get("reservoir")) == ("reservoir" in path.stem or "oracle" in path.stem)
+    assert len(path.read_text().splitlines()) < 25
+
+
+def test_acdc_is_the_papers_protocol():
+    cfg = Config.fromfile(CONFIGS / "acdc/segformer-b5_tent_reservoir.py")
+    assert cfg.method == dict(type="tent", optimizer=dict(type="Adam", lr=7.5e-6))
+    assert cfg.test_dataloader.dataset.type == "ACDCDataset"
+    assert cfg.test_pipeline[1] == dict(type="Resize", scale=(960, 540), keep_ratio=True)
+    assert cfg.model.test_cfg.mode == "whole"
+    assert cfg.reservoir.k_max == 16
+    assert cfg.reservoir.memory.capacity == 1024
+    assert cfg.reservoir.calibration.quantile == 0.999
+    assert cfg.reservoir.calibration.num_images == 2000
+    assert cfg.reservoir.router.lr == 1e-4
+
+
+def test_b5_is_mmsegs_own_up_to_its_weights_and_inference():
+    ours = Config.fromfile(CONFIGS / "acdc/segformer-b5_tent.py").model.to_dict()
+    name = "mmseg::segformer/segformer_mit-b5_8xb1-160k_cityscapes-1024x1024.py"
+    theirs = Config.fromstring(f"_base_ = {name!r}", ".py").model.to_dict()
+    for model in (ours, theirs):
+        model["backbone"].pop("init_cfg", None)
+        model["data_preprocessor"].pop("size", None)
+        model.pop("test_cfg")
+    assert ours == theirs
+
+
+def test_b5_adapts_the_norms_of_its_backbone():
+    from mmseg.registry import MODELS
+
+    init_default_scope("mmseg")
+    cfg = Config.fromfile(CONFIGS / "acdc/segformer-b5_tent.py")
+    model = MODELS.build(cfg.model)
+    assert sum(p.numel() for p in model.parameters()) == pytest.approx(82e6, rel=0.01)
+    selected = norm_affine(model, under="backbone")
+    assert len(selected) == 2 * 161
+    assert sum(p.numel() for p in selected.values()) == 92_800
+
+
+def test_published_weights_fit_the_tiny_model():
+    from mmseg.registry import MODELS
+
+    init_default_scope("mmseg")
+    cfg = Config.fromfile(CONFIGS / "minicity/segformer-tiny_tent.py")
+    weights = Path(cfg.load_from)
+    assert weights.stat().st_size < 10e6
+    model = MODELS.build(cfg.model)
+    model.load_state_dict(load_file(weights))
+    assert len(ParamSpace(model, norm_affine(model, under="backbone"))) == 4_416
