@@ -112,7 +112,7 @@ class SingleModelPipeline(AdaptationPipeline):
         logits = self.method.adapt(inputs)
         if self.predict_after:
             logits = self.method.predict(inputs)
-        return Outcome(logits, Route(0, torch.ones(1), is_new=False), k=1)
+        return Outcome(self.method.correct(logits), Route(0, torch.ones(1), is_new=False), k=1)
 
     def _state(self) -> dict[str, Any]:
         # A reservoir of one is the same thing, and knows how to copy what it keeps.
@@ -176,7 +176,7 @@ class ReservoirPipeline(AdaptationPipeline):
             logits = adapting
         elif self.predict_after:
             logits = self._predict_ensemble(route, inputs)
-        return Outcome(logits, route, k=len(self.reservoir))
+        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
 
     def _predict_ensemble(self, route: Route, inputs: Tensor) -> Tensor:
         self.method.space.load(self.reservoir.ensemble(route.weights))

@@ -8,14 +8,24 @@ from .base import (
     find_method,
     register_method,
 )
+from .eata import Eata
+from .eta import Eta
+from .rdumb import RDumb
+from .roid import Roid
+from .sar import Sar
 from .source import Source
 from .tent import Tent
 
 __all__ = [
     "METHODS",
     "AdaptationMethod",
+    "Eata",
+    "Eta",
     "Forward",
     "OptimizerFactory",
+    "RDumb",
+    "Roid",
+    "Sar",
     "Source",
     "Tent",
     "find_method",

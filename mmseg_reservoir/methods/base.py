@@ -42,6 +42,17 @@ def find_method(name: str) -> type[AdaptationMethod]:
     return choose(name, METHODS, "adaptation method")
 
 
+def samples(logits: Tensor) -> Tensor:
+    """One row per image or pixel: ``(N, C, *spatial) -> (S, C)``."""
+    return logits.movedim(1, -1).flatten(0, -2)
+
+
+def moving_average(average: Tensor | None, value: Tensor, momentum: float) -> Tensor:
+    """Exponential moving average without gradient; None stands for "nothing averaged yet"."""
+    value = value.detach()
+    return value if average is None else momentum * average + (1 - momentum) * value
+
+
 class AdaptationMethod(ABC):
     """One set of parameters, adapted batch by batch.
 
@@ -59,6 +70,7 @@ class AdaptationMethod(ABC):
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward
         self.space = space
+        self.source = space.snapshot()
         self.optimizer = optimizer([space.values])
         self.counts = {"updates": 0, "skipped": 0, "not_finite": 0}
         self.state: dict[str, Any] = {}
@@ -87,6 +99,10 @@ class AdaptationMethod(ABC):
         """The prediction of the current parameters, without adapting."""
         return self.forward(inputs)
 
+    def correct(self, logits: Tensor) -> Tensor:
+        """Post-process the prediction that a pipeline returns; :meth:`predict` stays raw."""
+        return logits
+
     def update(self, inputs: Tensor, loss: Tensor) -> None:
         """Descend the loss. Methods with more than one backward pass override this."""
         if self.backward(loss):
@@ -110,6 +126,10 @@ class AdaptationMethod(ABC):
         self.optimizer.step()
         self.space.changed()
         self.counts["updates"] += 1
+
+    def reset(self) -> None:
+        """Begin the current domain anew: source parameters, and a state that has seen nothing."""
+        self.load(self.source, self.fresh_domain_state())
 
     @property
     def rejected(self) -> int:

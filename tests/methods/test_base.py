@@ -95,7 +95,7 @@ def test_domain_state_is_swapped_by_reference(stream):
 
 
 def test_registry_lists_what_it_knows():
-    with pytest.raises(ReservoirError, match=r"'tnet' \(did you mean 'tent'\?\); valid: source, t"):
+    with pytest.raises(ReservoirError, match=r"'tnet' \(did you mean 'tent'\?\); valid: .*source"):
         find_method("tnet")
     with pytest.raises(ValueError, match="'tent' is taken"):
 

@@ -1,0 +1,92 @@
+"""ETA: entropy minimization on reliable, non-redundant samples (Niu et al., ICML 2022)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from ..core.losses import entropy
+from ..core.params import ParamSpace
+from .base import (
+    AdaptationMethod,
+    Forward,
+    OptimizerFactory,
+    moving_average,
+    register_method,
+    samples,
+)
+
+
+@register_method("eta")
+class Eta(AdaptationMethod):
+    """EATA without its regulariser, from "Efficient Test-Time Model Adaptation without Forgetting".
+
+    A sample x (an image, or a pixel) counts if it is reliable, ``H(x) < E_0`` (Eq. 3), and if its
+    prediction differs from the average one, ``cos(p(x), m) < d_margin`` (Eq. 4). The loss is the
+    mean of ``exp(E_0 - H(x)) H(x)`` over these samples (Eq. 2, 3, 6). ``m``, the moving average of
+    their predictions (Eq. 5), belongs to the domain; its first value is the mean of all reliable
+    samples, as there is nothing to differ from yet.
+
+    ``counts["reliable"]`` and ``counts["selected"]`` tell how many samples passed the first filter
+    and both.
+
+    Args:
+        forward: The model, as a function from inputs to logits.
+        space: The parameters that adapt.
+        optimizer: Makes the optimizer.
+        margin: ``E_0 / ln C``: the largest share of the maximal entropy that is reliable.
+        d_margin: The largest similarity to ``m``. The paper has 0.05 for ImageNet-C, where
+            C = 1000, and 0.4 for CIFAR-10-C: the fewer the classes, the more alike predictions are.
+        momentum: Of the moving average.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        space: ParamSpace,
+        optimizer: OptimizerFactory,
+        margin: float = 0.4,
+        d_margin: float = 0.05,
+        momentum: float = 0.9,
+    ) -> None:
+        super().__init__(forward, space, optimizer)
+        self.margin = margin
+        self.d_margin = d_margin
+        self.momentum = momentum
+        self.counts |= {"reliable": 0, "selected": 0}
+
+    def fresh_domain_state(self) -> dict[str, Any]:
+        """No optimizer state, no average prediction."""
+        return super().fresh_domain_state() | {"mean_prediction": None}
+
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The prediction, and the weighted entropy of the samples that count."""
+        prediction = self.forward(inputs)
+        logits = samples(prediction)
+        entropies = entropy(logits)
+        limit = self.margin * math.log(logits.shape[1])
+
+        p = logits.detach().softmax(dim=1)
+        chosen = self._select(p, entropies.detach() < limit)
+        if not chosen.any():
+            return prediction, None
+        self.state["mean_prediction"] = moving_average(
+            self.state["mean_prediction"], p[chosen].mean(dim=0), self.momentum
+        )
+        entropies = entropies[chosen]
+        weights = (limit - entropies.detach()).exp()
+        return prediction, (weights * entropies).mean()
+
+    def _select(self, p: Tensor, reliable: Tensor) -> Tensor:
+        """Which of the reliable samples are not redundant."""
+        average = self.state["mean_prediction"]
+        chosen = reliable
+        if average is not None:
+            chosen = reliable & (cosine_similarity(average[None], p, dim=1) < self.d_margin)
+        self.counts["reliable"] += int(torch.count_nonzero(reliable))
+        self.counts["selected"] += int(torch.count_nonzero(chosen))
+        return chosen

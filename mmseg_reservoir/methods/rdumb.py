@@ -1,0 +1,62 @@
+"""RDumb: a simple approach that questions our progress in continual TTA (Press et al., 2023)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ..core.params import ParamSpace
+from ..errors import ReservoirError
+from .base import Forward, OptimizerFactory, register_method
+from .eta import Eta
+
+
+@register_method("rdumb")
+class RDumb(Eta):
+    """ETA that forgets everything every ``reset_every`` batches (Press et al., Sec. 4).
+
+    Parameters, optimizer and average prediction go back to the start. Batches are counted per
+    domain, whether they led to an update or not. ``counts["resets"]`` counts the resets.
+
+    Args:
+        forward: The model, as a function from inputs to logits.
+        space: The parameters that adapt.
+        optimizer: Makes the optimizer.
+        margin: As in :class:`Eta`.
+        d_margin: As in :class:`Eta`.
+        momentum: As in :class:`Eta`.
+        reset_every: The number of batches between resets.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        space: ParamSpace,
+        optimizer: OptimizerFactory,
+        margin: float = 0.4,
+        d_margin: float = 0.05,
+        momentum: float = 0.9,
+        reset_every: int = 1000,
+    ) -> None:
+        super().__init__(forward, space, optimizer, margin, d_margin, momentum)
+        if reset_every < 1:
+            raise ReservoirError(
+                f"reset_every must be at least 1 batch, got {reset_every}; never to reset is the "
+                "method 'eta'"
+            )
+        self.reset_every = reset_every
+        self.counts["resets"] = 0
+
+    def fresh_domain_state(self) -> dict[str, Any]:
+        """As ETA's, with no batch counted."""
+        return super().fresh_domain_state() | {"batches": 0}
+
+    def adapt(self, inputs: Tensor) -> Tensor:
+        """Adapt as ETA does; reset when the time has come."""
+        prediction = super().adapt(inputs)
+        self.state["batches"] += 1
+        if self.state["batches"] == self.reset_every:
+            self.reset()
+            self.counts["resets"] += 1
+        return prediction

@@ -1,0 +1,128 @@
+"""ROID*: universal test-time adaptation (Marsden et al., WACV 2024), without consistency loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from ..core.losses import entropy
+from ..core.params import ParamSpace
+from .base import (
+    AdaptationMethod,
+    Forward,
+    OptimizerFactory,
+    moving_average,
+    register_method,
+    samples,
+)
+
+_LARGEST_P = 0.99  # keeps the likelihood ratio p / (1 - p) finite
+_TINY = 1e-5  # keeps the logarithm of a vanishing ratio finite
+
+
+@register_method("roid")
+class Roid(AdaptationMethod):
+    """From "Universal Test-time Adaptation through Weight Ensembling, Diversity Weighting, ...".
+
+    - Soft likelihood ratio loss ``-sum_c p_c log(p_c / (1 - p_c))``: unlike the entropy's, its
+      gradient does not vanish for confident samples.
+    - Certainty and diversity weighting ``exp(w_div w_cert / temperature)``. Certain is a small
+      entropy, diverse a prediction unlike the moving average of all; both are scaled to [0, 1]
+      over the batch. Samples of less than the mean diversity are left out.
+    - Weight ensembling ``theta <- alpha theta + (1 - alpha) theta_source`` after every step (also
+      Eq. 5 of the ReservoirTTA paper).
+    - Prior correction (optional): the returned prediction is weighted by the classes' frequency.
+
+    ReservoirTTA calls it ROID* as it omits the consistency of augmented views. The moving average
+    of the predictions, uniform at first, belongs to the domain.
+
+    Args:
+        forward: The model, as a function from inputs to logits.
+        space: The parameters that adapt.
+        optimizer: Makes the optimizer.
+        alpha: Weight of the adapted against the source parameters.
+        temperature: Of the sample weights.
+        momentum: Of the moving average.
+        prior_correction: Whether :meth:`correct` does anything.
+        batch_size: The sum over samples is divided by it. None: by the number of samples, be they
+            images or pixels. The published implementation takes the configured batch size, also
+            for an incomplete batch.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        space: ParamSpace,
+        optimizer: OptimizerFactory,
+        alpha: float = 0.99,
+        temperature: float = 1 / 3,
+        momentum: float = 0.9,
+        prior_correction: bool = False,
+        batch_size: int | None = None,
+    ) -> None:
+        super().__init__(forward, space, optimizer)
+        self.alpha = alpha
+        self.temperature = temperature
+        self.momentum = momentum
+        self.prior_correction = prior_correction
+        self.batch_size = batch_size
+
+    def fresh_domain_state(self) -> dict[str, Any]:
+        """No optimizer state, no average prediction (which stands for the uniform one)."""
+        return super().fresh_domain_state() | {"mean_prediction": None}
+
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The prediction, and its weighted soft likelihood ratio."""
+        prediction = self.forward(inputs)
+        logits = samples(prediction)
+        p = logits.softmax(dim=1)
+        average = self.state["mean_prediction"]
+        if average is None:
+            average = torch.full_like(p[0], 1 / p.shape[1])
+        weights = self._weights(average, p.detach(), entropy(logits.detach()))
+        loss = (weights * soft_likelihood_ratio(p)).sum() / (self.batch_size or len(p))
+        if torch.isfinite(loss):  # a broken batch must not poison the average for good
+            self.state["mean_prediction"] = moving_average(average, p.mean(dim=0), self.momentum)
+        return prediction, loss
+
+    def _weights(self, average: Tensor, p: Tensor, entropies: Tensor) -> Tensor:
+        diversity = unit_range(1 - cosine_similarity(average[None], p, dim=1))
+        certainty = unit_range(-entropies)
+        weights = (diversity * certainty / self.temperature).exp()
+        return weights * (diversity >= diversity.mean())
+
+    def step(self) -> None:
+        """Let the optimizer step; then go a little back to the source."""
+        super().step()
+        self.space.load(torch.lerp(self.source, self.space.values.detach(), self.alpha))
+
+    def correct(self, logits: Tensor) -> Tensor:
+        """Weight the prediction by the class frequencies of its batch, smoothed.
+
+        The frequencies ``pi``, the mean softmax of the S samples of the batch, become
+        ``(pi + s) / (1 + C s)`` with ``s = max(1/S, 1/C) / max(pi)``. They multiply the logits, as
+        in the published implementation.
+        """
+        if not self.prior_correction:
+            return logits
+        p = samples(logits).softmax(dim=1)
+        count, classes = p.shape
+        prior = p.mean(dim=0)
+        smoothing = max(1 / count, 1 / classes) / prior.max()
+        prior = (prior + smoothing) / (1 + classes * smoothing)
+        return logits * prior.view(-1, *[1] * (logits.ndim - 2))
+
+
+def soft_likelihood_ratio(p: Tensor) -> Tensor:
+    """``-sum_c p_c log(p_c / (1 - p_c))`` of every row of ``(S, C)`` probabilities."""
+    p = p.clamp(max=_LARGEST_P)
+    return -(p * torch.log(p / (1 - p) + _TINY)).sum(dim=1)
+
+
+def unit_range(values: Tensor) -> Tensor:
+    """Scale to [0, 1]; values that are all equal, as of a single sample, become 0."""
+    spread = values.max() - values.min()
+    return (values - values.min()) / torch.where(spread > 0, spread, 1)
