@@ -25,17 +25,16 @@ from torch import Tensor, nn
 from mmseg_reservoir.core import (
     Calibration,
     ParamSpace,
-    ReservoirPipeline,
     SingleModelPipeline,
     StyleEncoder,
-    StyleMemory,
-    StyleRouter,
     norm_affine,
     use_batch_statistics,
 )
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
-from mmseg_reservoir.core.style import log_variance
+from mmseg_reservoir.core.statistics import STATISTICS, logvar
 from mmseg_reservoir.methods import AdaptationMethod, Eata, Eta, RDumb, Roid, Sar, Tent
+from mmseg_reservoir.options import construct
+from mmseg_reservoir.presets import build_reservoir, with_preset
 
 FOLDER = Path(
     os.environ.get("RESERVOIR_PARITY") or Path(__file__).resolve().parents[2] / "shared" / "parity"
@@ -44,10 +43,6 @@ ABSENT = f"no parity traces in {FOLDER}: name their folder in RESERVOIR_PARITY"
 _SOURCE_STYLES = 1000  # so many source batches the published code looks at
 _IMAGENET_MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
 _IMAGENET_STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
-
-
-class NotSupportedYet(Exception):
-    """The run has an option that the core does not have yet."""
 
 
 @cache
@@ -158,7 +153,7 @@ def normalised(inputs: Tensor) -> Tensor:
 
 
 class StyleBook:
-    """Styles of the set's images by our encoder, each computed once.
+    """Styles of the set's images by our encoders, each computed once.
 
     Args:
         vgg_file: Where to write the recorded VGG weights under torchvision's names.
@@ -171,43 +166,48 @@ class StyleBook:
             if key.startswith("vgg.")
         }
         torch.save(weights, vgg_file)
-        self.encoder = StyleEncoder(str(vgg_file))
-        self._known: dict[bytes, Tensor] = {}
+        self.encoders = {
+            name.upper(): StyleEncoder(str(vgg_file), statistic=name) for name in STATISTICS
+        }
+        self._known: dict[tuple[str, bytes], Tensor] = {}
 
-    def encode(self, inputs: Tensor) -> Tensor:
+    def encode(self, inputs: Tensor, kind: str = "LOGVAR") -> Tensor:
         """The style of a batch."""
-        key = hashlib.sha1(inputs.numpy().tobytes()).digest()
+        key = kind, hashlib.sha1(inputs.numpy().tobytes()).digest()
         if key not in self._known:
-            self._known[key] = self.encoder(normalised(inputs))
+            self._known[key] = self.encoders[kind](normalised(inputs))
         return self._known[key]
 
-    @cached_property
-    def calibration(self) -> Calibration:
+    @cache  # noqa: B019 (one book per session)
+    def calibration(self, kind: str = "LOGVAR") -> Calibration:
         """The styles of the source batches, in the recorded order.
 
-        Many batches of few images: the features of every image are computed once, and the
-        statistic of every batch is taken from them.
+        Many batches of few images: what is needed of every image is computed once, and the style
+        of every batch is made of it.
         """
-        taps = self._features(torch.arange(len(shared("images")["source_images"])))
-        styles: list[Tensor] = []
-        for number in range(len(shared("images")["source_order"])):
-            for indices in source_batches(number):
-                styles.append(torch.cat([log_variance(tap[indices]) for tap in taps]))
-        return Calibration(torch.stack(styles[:_SOURCE_STYLES]))
+        order = shared("images")["source_order"]
+        batches = [indices for number in range(len(order)) for indices in source_batches(number)]
+        batches = batches[:_SOURCE_STYLES]
+        everything = torch.arange(len(shared("images")["source_images"]))
+        if kind == "VAR":
+            return Calibration(self.calibration("LOGVAR").styles.exp())
+        if kind == "LOGVAR":
+            taps = self._features(everything)
+            styles = [torch.cat([logvar(tap[indices]) for tap in taps]) for indices in batches]
+        else:  # means over the images of a batch
+            each = torch.stack([self.encode(source_images(i[None]), kind) for i in everything])
+            styles = [each[indices].mean(dim=0) for indices in batches]
+        return Calibration(torch.stack(styles))
 
     @torch.no_grad()
     def _features(self, indices: Tensor) -> list[Tensor]:
+        encoder = self.encoders["LOGVAR"]
         x, taps = normalised(source_images(indices)), []
-        for index, layer in enumerate(self.encoder.features):
+        for index, layer in enumerate(encoder.features):
             x = layer(x)
-            if index in self.encoder.taps:
+            if index in encoder.taps:
                 taps.append(x)
         return taps
-
-    @cache  # noqa: B019 (one book per session)
-    def threshold(self, quantile: float) -> float:
-        """tau."""
-        return self.calibration.threshold(quantile)
 
 
 # Models, methods and pipelines.
@@ -298,38 +298,42 @@ def build_method(run: Run) -> AdaptationMethod:
         method = Eata(model, space, optimizer, **filters, fisher_alpha=eata["FISHER_ALPHA"])
         method.prepare(source_images(indices) for indices in source_batches(0))
         return method
-    raise NotSupportedYet(f"method {name}")
+    raise NotImplementedError(f"the traces have a method that we do not know: {name}")
 
 
-def build_memory(run: Run) -> StyleMemory:
+def memory_options(run: Run) -> dict[str, Any]:
     """The style memory of a run."""
-    options = run.cfg["RESERVOIRTTA"]
-    if options["SOURCE_BUFFER"]:
-        raise NotSupportedYet("SOURCE_BUFFER: a memory filled with source styles")
-    if run.about["buffer_size"] == run.about["steps"]:  # it never was full
-        return StyleMemory(options["SIZE_OF_BUFFER"])
-    if options["SAMPLING"] == "reservoir":
-        raise NotSupportedYet("a memory that grows with K, and its recorded random draws")
-    raise NotSupportedYet(f"SAMPLING: a memory of the kind {options['SAMPLING']!r}")
+    recorded = run.cfg["RESERVOIRTTA"]
+    options: dict[str, Any] = {"capacity": recorded["SIZE_OF_BUFFER"]}
+    if recorded["SOURCE_BUFFER"]:
+        options["source_styles"] = len(list(source_batches(0)))
+    if recorded["SAMPLING"] == "reservoir":
+        draws = iter(run.trace["step.replace_index"][run.trace["step.replace_index"] >= 0].tolist())
+        return {**options, "type": "published", "per_expert": True, "draw": lambda _: next(draws)}
+    return {**options, "type": recorded["SAMPLING"], "per_expert": True}
 
 
 def build_pipeline(run: Run, book: StyleBook) -> AdaptationPipeline:
-    """Our pipeline with the options of a run; NotSupportedYet if one of them is not ours yet."""
+    """Our pipeline: the preset ``published_code`` with the options of a run."""
+    method = build_method(run)
     if not run.has_reservoir:
-        return SingleModelPipeline(build_method(run))
-    options = run.cfg["RESERVOIRTTA"]
-    if run.style_format != "LOGVAR":
-        raise NotSupportedYet(f"STYLE_FORMAT {run.style_format}")
-    if tuple(options["STYLE_IDX"]) != book.encoder.taps:
-        raise NotSupportedYet(f"STYLE_IDX {options['STYLE_IDX']}")
-    if not options["ENSEMBLING"]:
-        raise NotSupportedYet("ENSEMBLING=False: predicting with the adapted expert alone")
-    if options["PROGRESSIVE_UPDATE"]:
-        raise NotSupportedYet("PROGRESSIVE_UPDATE: committing a part of the update")
-    router = StyleRouter(
-        book.calibration.centroid,
-        book.threshold(options["QUANTILE_THR"]),
-        k_max=options["MAX_NUM_MODELS"],
-        memory=build_memory(run),
-    )
-    return ReservoirPipeline(build_method(run), router, book.encode, init=options["INIT"])
+        return SingleModelPipeline(method)
+    recorded = run.cfg["RESERVOIRTTA"]
+    assert tuple(recorded["STYLE_IDX"]) == book.encoders[run.style_format].taps
+    options = {
+        "preset": "published_code",
+        "k_max": recorded["MAX_NUM_MODELS"],
+        "calibration": {"quantile": recorded["QUANTILE_THR"]},
+        "memory": memory_options(run),
+        "pipeline": {
+            "init": recorded["INIT"],
+            "ensemble": recorded["ENSEMBLING"],
+            "progressive": recorded["PROGRESSIVE_UPDATE"],
+        },
+    }
+
+    def make_style(style: object, calibration: object) -> tuple[Any, Calibration]:
+        return partial(book.encode, kind=run.style_format), book.calibration(run.style_format)
+
+    fixed = dict(method=method, make_style=make_style)
+    return construct(build_reservoir, with_preset(options), "reservoir", **fixed)

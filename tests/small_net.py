@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from mmseg_reservoir.core import ParamSpace, norm_affine
+from mmseg_reservoir.core import InformationClustering, ParamSpace, StyleRouter, norm_affine
 from mmseg_reservoir.methods import Tent
 
 
@@ -34,3 +34,11 @@ def make_method(cls=Tent, lr: float = 0.05, dtype: torch.dtype = torch.float32, 
     net = make_net(dtype)
     space = ParamSpace(net, norm_affine(net))
     return cls(net, space, partial(torch.optim.Adam, lr=lr), **options)
+
+
+def make_router(centroid: torch.Tensor, tau: float, k_max: int = 4, **options) -> StyleRouter:
+    """A style router; options that it does not take are the clustering's."""
+    own = {
+        name: options.pop(name) for name in ("memory", "assign", "learn_from") if name in options
+    }
+    return StyleRouter(InformationClustering(centroid, **options), tau, k_max, **own)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
+from .distance import Distance, euclidean
 
 _FORMAT = "mmseg_reservoir.calibration.1"
 
@@ -48,15 +49,20 @@ class Calibration:
         """The first centroid: the mean source style."""
         return self.styles.mean(dim=0)
 
-    def threshold(self, quantile: float = 0.999) -> float:
-        """``tau``: a quantile of the pairwise distances of the source styles (paper, Eq. 5).
+    def threshold(self, quantile: float = 0.999, distance: Distance = euclidean) -> float:
+        """``tau``: a quantile of the pairwise distances of the source styles (paper, Eq. 7).
 
         Distances of exactly zero are repeated images, not evidence of a small spread, and are
         left out, as in the published implementation.
+
+        Args:
+            quantile: q.
+            distance: The distance that tau will be compared with.
         """
         if not 0 < quantile <= 1:
             raise ReservoirError(f"the quantile q of tau must lie in (0, 1], got {quantile}")
-        distances = torch.pdist(self.styles)
+        first, second = torch.triu_indices(len(self.styles), len(self.styles), offset=1)
+        distances = distance(self.styles, self.styles)[first, second]
         distances = distances[distances > 0].sort().values
         if not len(distances):
             raise ReservoirError(

@@ -17,19 +17,41 @@ if TYPE_CHECKING:
 ExpertInit = Callable[[Reservoir, "AdaptationMethod", Tensor], tuple[Tensor, State]]
 """``(reservoir, method, inputs) -> (parameters, state)`` of the new expert."""
 
+_TOP = 3  # experts in the ensemble of ``from_top_experts``, as in the paper's appendix
 
-def from_best_expert(
-    reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
-) -> tuple[Tensor, State]:
-    """Clone the expert whose predictions on the batch have the lowest L_MI (paper, Eq. 11)."""
+
+def ranking(reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor) -> list[int]:
+    """Experts by the L_MI of their predictions on the batch, best first."""
     scores = []
     for index in range(len(reservoir)):
         method.load(*reservoir.checkout(index))
         score = float(information_loss(method.predict(inputs)))
         scores.append(math.inf if math.isnan(score) else score)  # never clone a broken expert
-    best = min(range(len(scores)), key=scores.__getitem__)
-    parameters, state = reservoir.checkout(best)
+    return sorted(range(len(scores)), key=scores.__getitem__)
+
+
+def from_best_expert(
+    reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
+) -> tuple[Tensor, State]:
+    """Clone the expert with the lowest L_MI (paper, Eq. 11), with the optimizer's moments."""
+    parameters, state = reservoir.checkout(ranking(reservoir, method, inputs)[0])
     return parameters, method.inherit_domain_state(state)
+
+
+def from_best_expert_fresh(
+    reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
+) -> tuple[Tensor, State]:
+    """Clone the parameters of the best expert, but not its optimizer's moments."""
+    parameters, _ = reservoir.checkout(ranking(reservoir, method, inputs)[0])
+    return parameters, method.fresh_domain_state()
+
+
+def from_top_experts(
+    reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
+) -> tuple[Tensor, State]:
+    """The mean of the three best experts; no one's moments fit it, so its state is fresh."""
+    best = ranking(reservoir, method, inputs)[:_TOP]
+    return reservoir.experts[best].mean(dim=0), method.fresh_domain_state()
 
 
 def from_source(
@@ -39,4 +61,9 @@ def from_source(
     return reservoir.source, method.fresh_domain_state()
 
 
-EXPERT_INITS: dict[str, ExpertInit] = {"mi": from_best_expert, "source": from_source}
+EXPERT_INITS: dict[str, ExpertInit] = {
+    "mi": from_best_expert,
+    "mi_fresh": from_best_expert_fresh,
+    "top3": from_top_experts,
+    "source": from_source,
+}

@@ -15,7 +15,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def information_terms(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The two terms of the mutual-information loss (paper, Eq. 8-10).
+    """The two terms of the mutual-information loss (paper, Eq. 10).
 
     Every position of the spatial part is a sample of its own, so the pixels of a segmentation
     map are treated as the images of a classification batch are.

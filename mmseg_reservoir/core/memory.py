@@ -1,7 +1,9 @@
-"""The style memory: a bounded, unbiased sample of all styles seen so far."""
+"""The style memory: which of all styles seen so far are kept."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,46 +12,72 @@ from torch import Tensor
 from ..errors import ReservoirError
 
 
-class StyleMemory:
-    """Reservoir sampling (Vitter, 1985): after t styles each one is kept with probability M / t.
+class StyleMemory(ABC):
+    """At most M styles; what happens when it is full is the strategy.
 
     Args:
         capacity: M, the number of styles kept.
+        per_expert: Give every one of the K experts an equal share of M, so that the memory grows
+            with K, as in the published implementation: ``M // K_max * K``.
+        k_max: The number of experts that share M.
         seed: Seed of the private random generator, so that nothing else can disturb it.
     """
 
-    def __init__(self, capacity: int = 1024, seed: int = 0) -> None:
-        if capacity < 1:
-            raise ReservoirError(f"the style memory needs a capacity M >= 1, got {capacity}")
+    def __init__(
+        self, capacity: int = 1024, per_expert: bool = False, k_max: int = 16, seed: int = 0
+    ) -> None:
+        if capacity < 1 or (per_expert and capacity < k_max):
+            least = f"K_max = {k_max}" if per_expert else "1"
+            raise ReservoirError(f"the style memory needs a capacity M >= {least}, got {capacity}")
         self.capacity = capacity
-        self.seen = 0
+        self._share = capacity // k_max if per_expert else None
         self._generator = torch.Generator().manual_seed(seed)
+        self.seen = 0
+        self._size = 0
         self._rows: Tensor | None = None
 
     def __len__(self) -> int:
-        return min(self.seen, self.capacity)
+        return self._size
+
+    @property
+    def styles(self) -> Tensor | None:
+        """The remembered styles, ``(n, d)``; None before the first."""
+        return None if self._rows is None else self._rows[: self._size]
 
     def with_current(self, style: Tensor) -> Tensor:
         """The remembered styles and, as the last row, the current one: ``(n + 1, d)``."""
-        if self._rows is None:
-            return style[None]
-        return torch.cat([self._rows[: len(self)], style[None]])
+        return style[None] if self._rows is None else torch.cat([self.styles, style[None]])
 
-    def add(self, style: Tensor) -> None:
-        """Offer a style to the sample."""
+    def add(self, style: Tensor, assignments: Tensor) -> None:
+        """Offer a style.
+
+        Args:
+            style: The style vector.
+            assignments: Soft assignments ``(n + 1, K)`` of :meth:`with_current`.
+        """
+        k = assignments.shape[1]
+        limit = self.capacity if self._share is None else min(self.capacity, self._share * k)
         if self._rows is None:
             self._rows = style.new_empty(self.capacity, style.numel())
+        if self._size < limit:
+            self._rows[self._size] = style
+            self._size += 1
+        else:
+            self._replace(style, assignments, limit)
         self.seen += 1
-        if self.seen <= self.capacity:
-            self._rows[self.seen - 1] = style
-            return
-        position = int(torch.randint(self.seen, (), generator=self._generator))
-        if position < self.capacity:
-            self._rows[position] = style
+
+    def fill(self, styles: Tensor) -> None:
+        """Begin with styles of the source, ``(n, d)``."""
+        for style in styles:
+            self.add(style, torch.ones(len(self) + 1, 1))
+
+    @abstractmethod
+    def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
+        """What to do with a style when ``limit`` styles are kept already."""
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on as if nothing had happened."""
-        rows = None if self._rows is None else self._rows[: len(self)].clone()
+        rows = None if self._rows is None else self.styles.clone()
         return {"seen": self.seen, "rows": rows, "generator": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -62,7 +90,96 @@ class StyleMemory:
             )
         self.seen = state["seen"]
         self._generator.set_state(state["generator"])
-        self._rows = None
+        self._rows, self._size = None, 0
         if rows is not None:
-            self._rows = rows.new_empty(self.capacity, rows.shape[1])
+            self._rows, self._size = rows.new_empty(self.capacity, rows.shape[1]), len(rows)
             self._rows[: len(rows)] = rows
+
+
+class ReservoirSampling(StyleMemory):
+    """Vitter (1985): after t styles each one is kept with probability M / t, as in the paper."""
+
+    def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
+        position = self._draw(self.seen + 1)
+        if position < limit:
+            self._rows[position] = style
+
+    def _draw(self, below: int) -> int:
+        return int(torch.randint(below, (), generator=self._generator))
+
+
+class PublishedReservoirSampling(ReservoirSampling):
+    """As published: draws among the styles before this one, and forgets the count after 10 M.
+
+    A new style therefore never has less than about a tenth of the chance to be kept, and old ones
+    are favoured less and less.
+
+    Args:
+        capacity: See :class:`StyleMemory`.
+        per_expert: See :class:`StyleMemory`.
+        k_max: See :class:`StyleMemory`.
+        seed: See :class:`StyleMemory`.
+        draw: Replaces the random draws (``n -> 0 .. n - 1``), to follow a recorded run.
+    """
+
+    def __init__(
+        self,
+        capacity: int = 1024,
+        per_expert: bool = False,
+        k_max: int = 16,
+        seed: int = 0,
+        draw: Callable[[int], int] | None = None,
+    ) -> None:
+        super().__init__(capacity, per_expert, k_max, seed)
+        if draw is not None:
+            self._draw = draw
+
+    def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
+        position = self._draw(self.seen)
+        if position < limit:
+            self._rows[position] = style
+        if self.seen > 10 * limit:
+            self.seen = limit
+
+
+class FirstInFirstOut(StyleMemory):
+    """Keeps the newest styles."""
+
+    def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
+        self._rows[: self._size - 1] = self.styles[1:].clone()
+        self._rows[self._size - 1] = style
+
+
+class ReplaceWeakest(StyleMemory):
+    """As published under the name "replace": a style takes the place of one of its own cluster.
+
+    Of the remembered styles, the n / K most typical of the cluster are looked at; the least typical
+    of these gives way if it is no more typical than the new one.
+    """
+
+    def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
+        cluster = int(assignments[-1].argmax())
+        typical = assignments[:-1, cluster]
+        members = typical.argsort(descending=True)[: self._size // assignments.shape[1]]
+        weakest = members[-1]
+        if typical[weakest] <= assignments[-1, cluster]:
+            self._rows[weakest] = style
+
+
+class NoMemory(StyleMemory):
+    """Remembers nothing: centroids follow the current style alone (the ablation without SR)."""
+
+    def add(self, style: Tensor, assignments: Tensor) -> None:
+        self.seen += 1
+
+    def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
+        raise AssertionError("a memory that keeps nothing is never full")
+
+
+MEMORIES: dict[str, type[StyleMemory]] = {
+    "reservoir": ReservoirSampling,
+    "published": PublishedReservoirSampling,
+    "fifo": FirstInFirstOut,
+    "replace": ReplaceWeakest,
+    "none": NoMemory,
+}

@@ -134,6 +134,8 @@ class ReservoirPipeline(AdaptationPipeline):
         encoder: Batch -> style vector; None if the router needs no style.
         init: What a new expert starts from: ``"mi"`` or ``"source"``.
         predict: ``"before"`` or ``"after"`` the update.
+        ensemble: False predicts with the routed expert alone (the ablation without EMR).
+        progressive: Keep only a part of every update, the expert's weight in the route.
         one_hot: From this weight on a route counts as one-hot, and the prediction of the adapting
             forward pass is reused instead of a second pass with the ensemble.
     """
@@ -145,9 +147,13 @@ class ReservoirPipeline(AdaptationPipeline):
         encoder: Callable[[Tensor], Tensor] | None = None,
         init: str = "mi",
         predict: str = "before",
+        ensemble: bool = True,
+        progressive: bool = False,
         one_hot: float = 1 - 1e-6,
     ) -> None:
         super().__init__(method, predict)
+        self.ensemble = ensemble
+        self.progressive = progressive
         self.router = router
         self.encoder = encoder
         self.init = choose(init, EXPERT_INITS, "initialisation of experts")
@@ -156,30 +162,33 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Adapt the expert of the batch's style and predict with the experts' ensemble."""
-        style = None if self.encoder is None else self.encoder(inputs)
-        may_open = complete and not _is_constant(inputs)
-        route = self.router.route(style, may_open=may_open, domain=domain)
+        route = find_route(self.router, self.encoder, inputs, complete, domain)
         if route.is_new:
             self.reservoir.add(*self.init(self.reservoir, self.method, inputs))
 
-        reuse = not self.predict_after and float(route.weights[route.index]) >= self.one_hot
+        weight = float(route.weights[route.index])
+        alone = not self.ensemble or weight >= self.one_hot
+        reuse = alone and not self.predict_after
         if not (reuse or self.predict_after):
-            logits = self._predict_ensemble(route, inputs)
+            logits = self._predict_with(self.reservoir.ensemble(route.weights), inputs)
 
-        self.method.load(*self.reservoir.checkout(route.index))
+        expert, state = self.reservoir.checkout(route.index)
+        self.method.load(expert, state)
         adapting = self.method.adapt(inputs)
-        self.reservoir.commit(
-            route.index, self.method.space.values.detach(), self.method.domain_state()
-        )
+        adapted = self.method.space.values.detach()
+        if self.progressive:
+            adapted = torch.lerp(expert, adapted, weight)
+        self.reservoir.commit(route.index, adapted, self.method.domain_state())
 
         if reuse:
             logits = adapting
         elif self.predict_after:
-            logits = self._predict_ensemble(route, inputs)
+            mixed = expert if alone else self.reservoir.ensemble(route.weights)
+            logits = self._predict_with(mixed, inputs)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
 
-    def _predict_ensemble(self, route: Route, inputs: Tensor) -> Tensor:
-        self.method.space.load(self.reservoir.ensemble(route.weights))
+    def _predict_with(self, parameters: Tensor, inputs: Tensor) -> Tensor:
+        self.method.space.load(parameters)
         return self.method.predict(inputs)
 
     def _state(self) -> dict[str, Any]:
@@ -189,6 +198,63 @@ class ReservoirPipeline(AdaptationPipeline):
         self.reservoir.load_state_dict(state["reservoir"])
         self.router.load_state_dict(state["router"])
         self.method.load(*self.reservoir.checkout(0))
+
+
+class DomainResetPipeline(AdaptationPipeline):
+    """One model that starts anew whenever the router sees another domain.
+
+    With RDumb's method this is the paper's "RDumb w/ VGG": the detector of the reservoir, but a
+    reset to the source in the place of an expert.
+
+    Args:
+        method: The adaptation method.
+        router: Decides the domain.
+        encoder: Batch -> style vector; None if the router needs no style.
+        predict: ``"before"`` or ``"after"`` the update.
+    """
+
+    def __init__(
+        self,
+        method: AdaptationMethod,
+        router: Router,
+        encoder: Callable[[Tensor], Tensor] | None = None,
+        predict: str = "before",
+    ) -> None:
+        super().__init__(method, predict)
+        self.router = router
+        self.encoder = encoder
+        self._single = SingleModelPipeline(method, predict)
+        self._domain = 0
+
+    def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
+        """Reset if the domain changed, then adapt and predict."""
+        route = find_route(self.router, self.encoder, inputs, complete, domain)
+        if route.index != self._domain:
+            self.method.reset()
+            self._domain = route.index
+        return Outcome(self._single.step(inputs).logits, route, k=self.router.k)
+
+    def _state(self) -> dict[str, Any]:
+        state = {"router": self.router.state_dict(), "domain": self._domain}
+        return {**self._single._state(), **state}
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        self._single._load_state(state)
+        self.router.load_state_dict(state["router"])
+        self._domain = state["domain"]
+
+
+def find_route(
+    router: Router,
+    encoder: Callable[[Tensor], Tensor] | None,
+    inputs: Tensor,
+    complete: bool,
+    domain: str | None,
+) -> Route:
+    """The route of a batch by its style; one that tells nothing opens no domain."""
+    style = None if encoder is None else encoder(inputs)
+    may_open = complete and not _is_constant(inputs)
+    return router.route(style, may_open=may_open, domain=domain)
 
 
 def _is_constant(inputs: Tensor) -> bool:

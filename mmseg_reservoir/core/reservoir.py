@@ -63,7 +63,7 @@ class Reservoir:
         self._states[index] = state
 
     def ensemble(self, weights: Tensor) -> Tensor:
-        """``sum_k q_k theta_k`` (paper, Eq. 13)."""
+        """``sum_k q_k theta_k`` (paper, Eq. 14)."""
         return weights.to(self._matrix) @ self.experts
 
     def state_dict(self) -> dict[str, Any]:

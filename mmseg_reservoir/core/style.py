@@ -1,4 +1,4 @@
-"""Image style: channel statistics of the first layers of a frozen VGG-19 (paper, Sec. 3.1)."""
+"""Image style: channel statistics of the first layers of a frozen VGG-19 (paper, Sec. 4.1)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import ReservoirError
+from ..options import choose
+from .statistics import STATISTICS
 
 VGG19_URL = "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth"
 """torchvision's own file; the part behind the dash is the start of its sha256."""
 
+TAP_SETS: dict[str, tuple[int, ...]] = {
+    "shallow": (2, 5, 7),
+    "middle-1": (10, 12, 14, 16),
+    "middle-2": (19, 21, 23, 25),
+    "deep": (28, 30, 32, 34),
+}
+TAP_SETS |= {
+    "mixed-1": TAP_SETS["shallow"] + TAP_SETS["middle-1"],
+    "mixed-2": TAP_SETS["middle-2"] + TAP_SETS["deep"],
+    "mixed-3": sum(TAP_SETS.values(), ()),
+    "mixed-4": TAP_SETS["shallow"] + TAP_SETS["deep"],
+}
+"""The paper's VGG configurations (appendix, "Style Features Quality")."""
+
 _VGG19 = (64, 64, "M", 128, 128, "M", *(256,) * 4, "M", *(512,) * 4, "M", *(512,) * 4, "M")
-_SMALLEST_VARIANCE = 1e-8  # a constant image has variance 0; its style must stay finite
 
 
 def convolution_indices() -> list[int]:
@@ -27,6 +42,14 @@ def convolution_indices() -> list[int]:
             indices.append(position)
         position += 1 if width == "M" else 2  # a convolution is followed by its ReLU
     return indices
+
+
+def weight_digest(module: nn.Module) -> str:
+    """A checksum of all weights of a module."""
+    digest = hashlib.sha256()
+    for value in module.state_dict().values():
+        digest.update(value.cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def vgg19_features(last: int) -> nn.Sequential:
@@ -102,7 +125,7 @@ def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
 
 
 class StyleEncoder(nn.Module):
-    """Turn a batch into one style vector: log-variances of VGG-19 features before their ReLU.
+    """Turn a batch into one style vector: channel statistics of VGG-19 features before ReLU.
 
     Example:
         >>> encoder = StyleEncoder(weights="seeded")
@@ -111,30 +134,36 @@ class StyleEncoder(nn.Module):
 
     Args:
         weights: ``"torchvision"``, the path of torchvision's file, or ``"seeded"``.
-        taps: Indices into VGG-19's ``features``; convolutions, so the values before ReLU.
+        taps: Indices into VGG-19's ``features`` (convolutions, so the values before ReLU), or a
+            name of ``TAP_SETS``.
+        statistic: A name of ``STATISTICS``.
         size: Resize the input to ``(height, width)`` first, for speed.
     """
 
     def __init__(
         self,
         weights: str = "torchvision",
-        taps: Sequence[int] = (2, 5, 7),
+        taps: Sequence[int] | str = "shallow",
+        statistic: str = "logvar",
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(taps, str):
+            taps = choose(taps, TAP_SETS, "set of style taps")
         if not taps or not set(taps) <= set(convolution_indices()):
             raise ReservoirError(
                 f"style taps {list(taps)} must be convolutions of VGG-19: choose from "
                 f"{convolution_indices()}"
             )
         self.taps = tuple(taps)
+        self.statistic = choose(statistic, STATISTICS, "style statistic")
         self.size = None if size is None else tuple(size)
-        self.weights = weights
         with torch.device("meta"):  # no random initialisation: the weights follow
             self.features = vgg19_features(max(taps))
-        state = (
-            seeded_weights(self.features) if weights == "seeded" else read_vgg19_weights(weights)
-        )
+        if weights == "seeded":
+            state = seeded_weights(self.features)
+        else:
+            state = read_vgg19_weights(weights)
         wanted = self.features.state_dict()
         for key, value in wanted.items():
             if key not in state or state[key].shape != value.shape:
@@ -146,17 +175,14 @@ class StyleEncoder(nn.Module):
         self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
         self.requires_grad_(False).eval()
 
-    @property
-    def dim(self) -> int:
-        """Length of the style vector."""
-        return sum(self.features[tap].out_channels for tap in self.taps)
-
     def fingerprint(self) -> dict[str, object]:
         """Everything the style of an image depends on, for the key of a calibration."""
-        digest = hashlib.sha256()
-        for value in self.features.state_dict().values():
-            digest.update(value.cpu().numpy().tobytes())
-        return {"weights": digest.hexdigest(), "taps": list(self.taps), "size": self.size}
+        return {
+            "weights": weight_digest(self.features),
+            "taps": list(self.taps),
+            "statistic": self.statistic.__name__,
+            "size": None if self.size is None else list(self.size),
+        }
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
@@ -172,10 +198,5 @@ class StyleEncoder(nn.Module):
             for index, layer in enumerate(self.features):
                 x = layer(x)
                 if index in self.taps:
-                    styles.append(log_variance(x))
+                    styles.append(self.statistic(x))
         return torch.cat(styles)
-
-
-def log_variance(features: Tensor) -> Tensor:
-    """Log of the unbiased variance of each channel over batch and space."""
-    return features.var(dim=(0, 2, 3)).clamp_min(_SMALLEST_VARIANCE).log()

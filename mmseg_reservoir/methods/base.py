@@ -76,6 +76,11 @@ class AdaptationMethod(ABC):
         self.state: dict[str, Any] = {}
         self.load_domain_state(self.fresh_domain_state())
 
+    @property
+    def needs_source(self) -> bool:
+        """Whether :meth:`prepare` has to be called."""
+        return False
+
     def prepare(self, source: Iterable[Tensor]) -> None:
         """Learn from source batches before the stream begins (Fisher information, ...)."""
 

@@ -48,6 +48,11 @@ class Eata(Eta):
         self.fisher_alpha = fisher_alpha
         self.fisher: Tensor | None = None
 
+    @property
+    def needs_source(self) -> bool:
+        """The Fisher information comes from source images."""
+        return self.fisher_alpha > 0
+
     def prepare(self, source: Iterable[Tensor]) -> None:
         """Estimate the Fisher information: the mean over source batches of the squared gradient.
 

@@ -6,6 +6,7 @@ Below this file there are no config objects, only plain arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,18 @@ from mmengine.runner import Runner
 from mmseg.models import EncoderDecoder, SegDataPreProcessor
 from torch import Tensor
 
-from ..core.memory import StyleMemory
+from ..core.calibration import Calibration
+from ..core.model_style import ModelStyleEncoder
 from ..core.params import ParamSpace, norm_affine
-from ..core.pipeline import AdaptationPipeline, ReservoirPipeline, SingleModelPipeline
-from ..core.router import OracleRouter, Router, StyleRouter
+from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
 from ..core.style import StyleEncoder
 from ..methods import AdaptationMethod, find_method
 from ..options import choose, construct
+from ..presets import build_reservoir, with_preset
 from .segmentor import segmentation_forward
-from .source_styles import calibrate
+from .source_images import calibrate, source_batches, source_dataset
 
 PARAM_SELECTIONS = {"norm_affine": norm_affine}
-ROUTERS: dict[str, type[Router]] = {"style": StyleRouter, "oracle": OracleRouter}
 
 _IMAGENET_MEAN = (123.675, 116.28, 103.53)
 _IMAGENET_STD = (58.395, 57.12, 57.375)
@@ -36,10 +37,19 @@ def build_pipeline(runner: Runner, model: EncoderDecoder) -> AdaptationPipeline:
     """The adaptation pipeline that a runner's config asks for, around its loaded model."""
     cfg = runner.cfg
     method = build_method(model, cfg.get("method") or dict(type="source"), cfg.get("params") or {})
+    if method.needs_source:
+        runner.logger.info(f"{type(method).__name__} looks at the source images ...")
+        method.prepare(source_batches(runner, source_dataset(runner)))
     if cfg.get("reservoir") is None:
-        return construct(SingleModelPipeline, {}, "method", method=method)
+        return SingleModelPipeline(method)
+
     return construct(
-        build_reservoir, dict(cfg.reservoir), "reservoir", runner=runner, model=model, method=method
+        build_reservoir,
+        with_preset(cfg.reservoir),
+        "reservoir",
+        method=method,
+        make_style=partial(build_style, runner, model),
+        seed=runner.seed,
     )
 
 
@@ -68,60 +78,31 @@ def build_optimizer(
     return lambda tensors: construct(cls, options, "method.optimizer", params=tensors)
 
 
-def build_reservoir(
+def build_style(
     runner: Runner,
     model: EncoderDecoder,
-    method: AdaptationMethod,
-    k_max: int = 16,
-    style: Mapping[str, Any] | None = None,
-    calibration: Mapping[str, Any] | None = None,
-    memory: Mapping[str, Any] | None = None,
-    router: Mapping[str, Any] | None = None,
-    init: str = "mi",
-    predict: str = "before",
-    one_hot: float = 1 - 1e-6,
-) -> ReservoirPipeline:
-    """A reservoir around a method; the arguments are the options of ``reservoir`` in a config.
-
-    Args:
-        runner: For the source images of the calibration.
-        model: The segmentor.
-        method: The adaptation method.
-        k_max: The largest number of experts.
-        style: Options of :class:`StyleEncoder`.
-        calibration: ``quantile`` of tau, and options of :func:`calibrate`.
-        memory: Options of :class:`StyleMemory`.
-        router: ``type`` (``style`` or ``oracle``) and options of that router.
-        init: What a new expert starts from.
-        predict: Whether the prediction before or after the update counts.
-        one_hot: The weight from which on a route counts as one-hot.
-    """
-    options = dict(router or {})
-    cls = choose(options.pop("type", "style"), ROUTERS, "router")
-    encode = None
-    if cls.needs_style:
-        encoder = construct(StyleEncoder, style or {}, "reservoir.style")
+    style: Mapping[str, Any],
+    calibration: Mapping[str, Any],
+) -> tuple[Callable[[Tensor], Tensor], Calibration]:
+    """The style encoder for the model's preprocessed images, and its calibration on the source."""
+    options = dict(style)
+    if choose(options.pop("type", "vgg"), {"vgg": True, "model": False}, "style encoder"):
+        encoder = construct(StyleEncoder, options, "reservoir.style")
         encode = behind_imagenet_normalisation(encoder, model.data_preprocessor)
-        calibration = dict(calibration or {})
-        quantile = calibration.pop("quantile", 0.999)
-        known = construct(
-            calibrate,
-            calibration,
-            "reservoir.calibration",
-            runner=runner,
-            encoder=encoder,
-            encode=encode,
-        )
-        known.save(Path(runner.work_dir) / "calibration.safetensors")
-        fixed = dict(
-            source_centroid=known.centroid,
-            tau=known.threshold(quantile),
-            memory=construct(StyleMemory, memory or {}, "reservoir.memory", seed=runner.seed),
-        )
     else:
-        fixed = {}
-    found = construct(cls, options, "reservoir.router", k_max=k_max, **fixed)
-    return ReservoirPipeline(method, found, encode, init=init, predict=predict, one_hot=one_hot)
+        run = partial(EncoderDecoder.__call__, mode="tensor")
+        encoder = construct(ModelStyleEncoder, options, "reservoir.style", model=model, forward=run)
+        encode = encoder
+    known = construct(
+        calibrate,
+        calibration,
+        "reservoir.calibration",
+        runner=runner,
+        encoder=encoder,
+        encode=encode,
+    )
+    known.save(Path(runner.work_dir) / "calibration.safetensors")
+    return encode, known
 
 
 def behind_imagenet_normalisation(

@@ -94,7 +94,7 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         self,
         data_root: str,
         img_suffix: str = ".png",
-        num_images: int | None = None,
+        num_images: int | None = 2000,
         pipeline: Sequence[dict] = (),
         **kwargs: Any,
     ) -> None:

@@ -3,7 +3,13 @@ import copy
 import torch
 from small_net import make_method
 
-from mmseg_reservoir.core.expert_init import from_best_expert, from_source
+from mmseg_reservoir.core.expert_init import (
+    from_best_expert,
+    from_best_expert_fresh,
+    from_source,
+    from_top_experts,
+    ranking,
+)
 from mmseg_reservoir.core.losses import information_loss
 from mmseg_reservoir.core.reservoir import Reservoir
 
@@ -27,6 +33,16 @@ def test_clones_the_expert_with_the_lowest_information_loss(stream):
     assert torch.equal(parameters, reservoir.experts[best])
     assert state["optimizer"] == reservoir.checkout(best)[1]["optimizer"]
     assert state["optimizer"] is not reservoir.checkout(best)[1]["optimizer"]
+
+    parameters, state = from_best_expert_fresh(reservoir, method, x)
+    assert torch.equal(parameters, reservoir.experts[best])
+    assert state == {"optimizer": {}}
+
+    order = sorted(range(4), key=scores.__getitem__)
+    assert ranking(reservoir, method, x) == order
+    parameters, state = from_top_experts(reservoir, method, x)
+    torch.testing.assert_close(parameters, sum(reservoir.experts[i] for i in order[:3]) / 3)
+    assert state == {"optimizer": {}}
 
 
 def test_a_broken_expert_is_never_cloned(stream):

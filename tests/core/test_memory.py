@@ -1,17 +1,24 @@
 import pytest
 import torch
 
-from mmseg_reservoir.core.memory import StyleMemory
+from mmseg_reservoir.core.memory import MEMORIES, PublishedReservoirSampling, ReservoirSampling
 from mmseg_reservoir.errors import ReservoirError
 
 
+def fill(memory, values, k=1):
+    """Offer one-dimensional styles, all undecided between k clusters."""
+    for value in values:
+        n = len(memory) + 1
+        memory.add(torch.tensor([float(value)]), torch.full((n, k), 1 / k))
+    return [] if memory.styles is None else memory.styles.flatten().tolist()
+
+
 def test_keeps_everything_until_full_and_current_is_last():
-    memory = StyleMemory(capacity=3)
+    memory = ReservoirSampling(capacity=3)
     assert memory.with_current(torch.tensor([9.0])).tolist() == [[9.0]]
-    for i in range(3):
-        memory.add(torch.tensor([float(i)]))
+    assert fill(memory, range(3)) == [0, 1, 2]
     assert memory.with_current(torch.tensor([9.0])).flatten().tolist() == [0, 1, 2, 9]
-    memory.add(torch.tensor([3.0]))
+    fill(memory, [3])
     assert len(memory) == 3
 
 
@@ -19,31 +26,67 @@ def test_every_style_is_kept_with_the_same_probability():
     capacity, length, trials = 4, 20, 2000
     kept = torch.zeros(length)
     for seed in range(trials):
-        memory = StyleMemory(capacity, seed=seed)
-        for i in range(length):
-            memory.add(torch.tensor([float(i)]))
-        kept[memory.with_current(torch.zeros(1))[:-1].flatten().long()] += 1
+        kept[torch.tensor(fill(ReservoirSampling(capacity, seed=seed), range(length))).long()] += 1
     # Binomial with p = M / t = 0.2: five standard deviations are 0.045.
     assert (kept / trials - capacity / length).abs().max() < 0.045
 
 
-def test_state_round_trip_continues_identically():
-    one, other = StyleMemory(4, seed=1), StyleMemory(4, seed=2)
-    for i in range(10):
-        one.add(torch.tensor([float(i)]))
+def test_published_sampling_draws_among_earlier_styles_and_forgets_its_count():
+    draws = []
+
+    def draw(below):
+        draws.append(below)
+        return 0
+
+    memory = PublishedReservoirSampling(2, draw=draw)
+    assert fill(memory, range(25)) == [24, 1]
+    assert draws == [*range(2, 22), 3, 4, 5]  # the count falls back to M beyond 10 M
+    never = PublishedReservoirSampling(2, draw=lambda below: below - 1)
+    assert fill(never, range(25)) == [0, 2]  # the first draw hits position 1, later ones miss
+
+
+def test_fifo_keeps_the_newest_in_order():
+    assert fill(MEMORIES["fifo"](3), range(7)) == [4, 5, 6]
+
+
+def test_replace_takes_the_place_of_the_weakest_typical_member():
+    memory = MEMORIES["replace"](4)
+    fill(memory, range(4), k=2)
+    q = torch.tensor([0.9, 0.2, 0.7, 0.4])
+    for own, expected in ((0.6, [0, 1, 2, 3]), (0.8, [0, 1, 9, 3])):
+        # Of cluster 0 the 4 // 2 most typical are 0.9 and 0.7; 0.7 gives way to 0.8, not to 0.6.
+        column = torch.cat([q, torch.tensor([own])])
+        memory.add(torch.tensor([9.0]), torch.stack([column, 1 - column], dim=1))
+        assert memory.styles.flatten().tolist() == expected
+
+
+def test_none_remembers_nothing():
+    memory = MEMORIES["none"]()
+    assert fill(memory, range(5)) == []
+    assert memory.with_current(torch.ones(1)).tolist() == [[1.0]]
+
+
+def test_a_memory_per_expert_grows_with_k():
+    memory = MEMORIES["fifo"](capacity=8, per_expert=True, k_max=4)
+    assert fill(memory, range(5), k=1) == [3, 4]
+    assert fill(memory, range(5, 9), k=2) == [5, 6, 7, 8]
+    assert fill(memory, range(9, 30), k=4) == [22, 23, 24, 25, 26, 27, 28, 29]
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_state_round_trip_continues_identically(kind):
+    one, other = MEMORIES[kind](4, seed=1), MEMORIES[kind](4, seed=2)
+    fill(one, range(10))
     other.load_state_dict(one.state_dict())
-    for i in range(10, 40):
-        one.add(torch.tensor([float(i)]))
-        other.add(torch.tensor([float(i)]))
-    current = torch.zeros(1)
-    assert torch.equal(one.with_current(current), other.with_current(current))
+    assert fill(one, range(10, 40)) == fill(other, range(10, 40))
 
 
 def test_mistakes_are_explained():
     with pytest.raises(ReservoirError, match="M >= 1, got 0"):
-        StyleMemory(0)
-    large = StyleMemory(5)
-    for _ in range(5):
-        large.add(torch.zeros(2))
+        ReservoirSampling(0)
+    with pytest.raises(ReservoirError, match="M >= K_max = 16, got 8"):
+        ReservoirSampling(8, per_expert=True)
+    large = ReservoirSampling(5)
+    fill(large, range(5))
     with pytest.raises(ReservoirError, match="holds 5 styles, this one has room for 4"):
-        StyleMemory(4).load_state_dict(large.state_dict())
+        ReservoirSampling(4).load_state_dict(large.state_dict())

@@ -4,14 +4,13 @@ import logging
 
 import pytest
 import torch
-from small_net import make_method
+from small_net import make_method, make_router
 
 from mmseg_reservoir.core import (
     OracleRouter,
     ReservoirPipeline,
     SingleModelPipeline,
     StyleEncoder,
-    StyleRouter,
 )
 from mmseg_reservoir.core.router import Route, Router
 from mmseg_reservoir.errors import ReservoirError
@@ -24,7 +23,7 @@ def encoder():
 
 def make_reservoir(encoder, tau=5.0, k_max=4, temperature=1.0, **options):
     centroid = encoder(torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)))
-    router = StyleRouter(centroid, tau, k_max, temperature=temperature)
+    router = make_router(centroid, tau, k_max, temperature=temperature)
     return ReservoirPipeline(make_method(), router, encoder, **options)
 
 
@@ -172,7 +171,7 @@ def test_source_prediction_leaves_the_adaptation_alone(stream):
 
 def test_mistakes_are_explained():
     with pytest.raises(
-        ReservoirError, match=r"unknown initialisation of experts 'best'.*mi, source"
+        ReservoirError, match=r"unknown initialisation of experts 'best'.*mi, mi_fresh, source"
     ):
         ReservoirPipeline(make_method(), OracleRouter(), init="best")
     with pytest.raises(ReservoirError, match="unknown time of the prediction 'later'"):

@@ -1,16 +1,16 @@
 import pytest
+import small_net
 import torch
 
-from mmseg_reservoir.core.memory import StyleMemory
-from mmseg_reservoir.core.router import OracleRouter, StyleRouter
+from mmseg_reservoir.core.memory import NoMemory, ReservoirSampling
+from mmseg_reservoir.core.router import OracleRouter
 from mmseg_reservoir.errors import ReservoirError
 
 D = 6
 
 
-def make_router(**options):
-    options = {"tau": 3.0, "k_max": 4, **options}
-    return StyleRouter(torch.zeros(D), **options)
+def make_router(tau=3.0, **options):
+    return small_net.make_router(torch.zeros(D), tau, **options)
 
 
 def style(x: float, y: float = 0.0) -> torch.Tensor:
@@ -42,7 +42,7 @@ def test_weights_are_the_softmax_of_negative_distances():
     s = style(6, 1)
     distances = torch.stack([s.norm(), (s - style(10)).norm()])
     torch.testing.assert_close(router.route(s).weights, torch.softmax(-distances, 0))
-    torch.testing.assert_close(router.distances(s[None])[0], distances)
+    torch.testing.assert_close(router.clustering.distances(s[None])[0], distances)
     paper = make_router(temperature="sqrt_d", lr=0.0, tau=5.0)
     paper.route(style(10))
     torch.testing.assert_close(paper.route(s).weights, torch.softmax(-distances / D**0.5, 0))
@@ -68,7 +68,9 @@ def test_centroid_step_equals_an_independent_adamw_step():
         optimizer.step()
         memory.append(s)
         torch.testing.assert_close(route.weights, q[-1].detach(), rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(router.centroids, offsets.detach(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            router.clustering.centroids.detach(), offsets.detach(), rtol=1e-4, atol=1e-4
+        )
     assert router.k > 1
 
 
@@ -78,25 +80,38 @@ def test_assignment_after_the_step_uses_the_moved_centroids():
         router.route(style(10))
     s = style(5.2, 1)
     w_before, w_after = before.route(s).weights, after.route(s).weights
-    torch.testing.assert_close(before.centroids, after.centroids)
-    expected = torch.softmax(-(s - after.centroids).norm(dim=1), 0)
+    torch.testing.assert_close(before.clustering.centroids, after.clustering.centroids)
+    expected = torch.softmax(-(s - after.clustering.centroids.detach()).norm(dim=1), 0)
     torch.testing.assert_close(w_after, expected)
     assert not torch.allclose(w_before, w_after)
+
+
+def test_learning_from_the_memory_alone_needs_the_style_to_be_remembered_first():
+    both = make_router(lr=0.1)
+    memory = make_router(lr=0.1, learn_from="memory", memory=ReservoirSampling(1))
+    nothing = make_router(lr=0.1, learn_from="memory", memory=NoMemory())
+    for router in (both, memory, nothing):
+        router.route(style(10))
+    # One style, remembered or not: all three have learnt from the same.
+    for router in (memory, nothing):
+        torch.testing.assert_close(router.clustering.centroids, both.clustering.centroids)
+    torch.testing.assert_close(memory.memory.styles, style(10)[None])
+    assert nothing.memory.styles is None
 
 
 def test_state_round_trip_continues_identically():
     torch.manual_seed(0)
     first, then = torch.randn(30, D) * 5, torch.randn(30, D) * 5
-    one = make_router(memory=StyleMemory(8, seed=3), lr=0.01)
+    one = make_router(memory=ReservoirSampling(8, seed=3), lr=0.01)
     for s in first:
         one.route(s)
-    other = make_router(memory=StyleMemory(8, seed=4), lr=0.01, tau=99.0)
+    other = make_router(memory=ReservoirSampling(8, seed=4), lr=0.01, tau=99.0)
     other.load_state_dict(one.state_dict())
     for s in then:
         a, b = one.route(s), other.route(s)
         assert (a.index, a.is_new) == (b.index, b.is_new)
         assert torch.equal(a.weights, b.weights)
-    assert torch.equal(one.centroids, other.centroids)
+    assert torch.equal(one.clustering.centroids, other.clustering.centroids)
 
 
 def test_oracle_gives_each_domain_its_expert_beside_the_source():

@@ -6,7 +6,12 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from mmseg_reservoir.core.style import StyleEncoder, convolution_indices, vgg19_features
+from mmseg_reservoir.core.style import (
+    TAP_SETS,
+    StyleEncoder,
+    convolution_indices,
+    vgg19_features,
+)
 from mmseg_reservoir.errors import ReservoirError
 
 
@@ -29,7 +34,6 @@ def test_equals_an_independent_computation(encoder):
         expected.append((centred.square().sum(1) / (values.shape[1] - 1)).log())
     style = encoder(x)
     assert style.shape == (320,)
-    assert encoder.dim == 320
     torch.testing.assert_close(style, torch.cat(expected), rtol=1e-4, atol=1e-4)
 
 
@@ -127,3 +131,24 @@ def test_mistakes_are_explained(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
     with pytest.raises(ReservoirError, match=r"cannot download.*seeded"):
         StyleEncoder("torchvision")
+
+
+def test_tap_sets_have_the_papers_names():
+    assert TAP_SETS["shallow"] == (2, 5, 7)
+    assert TAP_SETS["mixed-1"] == (2, 5, 7, 10, 12, 14, 16)
+    assert TAP_SETS["mixed-2"] == (19, 21, 23, 25, 28, 30, 32, 34)
+    assert len(TAP_SETS["mixed-3"]) == 15
+    assert TAP_SETS["mixed-4"] == (2, 5, 7, 28, 30, 32, 34)
+    encoder = StyleEncoder("seeded", taps="middle-1", size=(32, 32))
+    assert encoder(torch.rand(1, 3, 32, 32)).shape == (4 * 256,)
+    with pytest.raises(ReservoirError, match=r"unknown set of style taps 'shalow'.*'shallow'"):
+        StyleEncoder("seeded", taps="shalow")
+
+
+@pytest.mark.parametrize(("statistic", "dim"), [("mean", 320), ("mean_var", 640), ("gram", 320)])
+def test_other_statistics(statistic, dim):
+    encoder = StyleEncoder("seeded", statistic=statistic)
+    assert encoder(torch.rand(2, 3, 16, 16)).shape == (dim,)
+    assert encoder.fingerprint() != StyleEncoder("seeded").fingerprint()
+    with pytest.raises(ReservoirError, match=r"unknown style statistic 'std'.*logvar"):
+        StyleEncoder("seeded", statistic="std")

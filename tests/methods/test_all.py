@@ -5,9 +5,9 @@ import io
 
 import pytest
 import torch
-from small_net import make_method
+from small_net import make_method, make_router
 
-from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline, StyleEncoder, StyleRouter
+from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline, StyleEncoder
 from mmseg_reservoir.methods import METHODS, find_method
 
 # An untrained net is sure of nothing: let the filters pass it.
@@ -34,7 +34,7 @@ def make(encoder, stream):
             method.prepare([x.to(dtype) for x in stream[:2]])
         if kind == "single":
             return SingleModelPipeline(method)
-        router = StyleRouter(encoder(stream[0]), tau=5.0, k_max=k_max)
+        router = make_router(encoder(stream[0]), 5.0, k_max)
         return ReservoirPipeline(method, router, encoder)
 
     return make

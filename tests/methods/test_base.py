@@ -2,10 +2,10 @@ import logging
 
 import pytest
 import torch
-from small_net import make_method
+from small_net import make_method, make_router
 from torch.nn.functional import cross_entropy
 
-from mmseg_reservoir.core import ReservoirPipeline, StyleEncoder, StyleRouter
+from mmseg_reservoir.core import ReservoirPipeline, StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import METHODS, AdaptationMethod, Tent, find_method, register_method
 
@@ -31,7 +31,7 @@ def toy():
 def test_a_new_method_gets_the_reservoir_and_resuming_for_free(toy, stream):
     def make():
         encoder = StyleEncoder("seeded")
-        router = StyleRouter(encoder(stream[0]), tau=5.0, k_max=4)
+        router = make_router(encoder(stream[0]), tau=5.0)
         return ReservoirPipeline(make_method(find_method("toy")), router, encoder)
 
     pipeline = make()

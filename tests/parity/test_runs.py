@@ -56,7 +56,9 @@ def test_final_experts(run, replay):
 
 @runs("final.centroids")
 def test_final_centroids(run, replay):
-    assert largest(replay.pipeline.router.centroids, run.trace["final.centroids"]) < 1e-3
+    ours, recorded = replay.pipeline.router.clustering.centroids, run.trace["final.centroids"]
+    # Relative for the sums of the Gram matrix, which are hundreds.
+    torch.testing.assert_close(ours.detach(), recorded, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["reliable", "selected"])

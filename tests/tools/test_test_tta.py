@@ -64,10 +64,10 @@ def test_wrong_options(capfd, tent, option, message):
         ("reservoir.kmax=4", "reservoir has no option 'kmax' (did you mean 'k_max'?)"),
         ("reservoir.router.type=styl", "unknown router 'styl'"),
         ("reservoir.router.tau=3", "reservoir.router has no option 'tau'"),
-        ("reservoir.router.temperature=hot", "temperature must be"),
+        ("reservoir.clustering.temperature=hot", "temperature must be"),
         ("reservoir.style.taps=[1]", "taps [1] must be convolutions"),
         ("reservoir.style.weights=none.pth", "no VGG-19 weights at none.pth"),
-        ("reservoir.init=best", "unknown initialisation of experts 'best'"),
+        ("reservoir.pipeline.init=best", "unknown initialisation of experts 'best'"),
         ("reservoir.calibration.file=none", "no calibration file at none"),
     ],
 )

@@ -22,4 +22,8 @@ test_dataloader = dict(
 )
 test_evaluator = dict(type="IoUMetric", iou_metrics=["mIoU"])
 # Unlabelled images of the source domain, from which the reservoir learns what is not new.
-source_images = dict(data_root="data/cityscapes/leftImg8bit/train", img_suffix="_leftImg8bit.png")
+source_images = dict(
+    data_root="data/cityscapes/leftImg8bit/train",
+    img_suffix="_leftImg8bit.png",
+    num_images=2000,  # evenly spaced over the sorted names
+)

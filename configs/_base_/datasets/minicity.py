@@ -19,4 +19,6 @@ test_dataloader = dict(
 )
 test_evaluator = dict(type="IoUMetric", iou_metrics=["mIoU"])
 # Unlabelled images of the source domain, from which the reservoir learns what is not new.
-source_images = dict(data_root=f"{data_root}/rgb_anon/clear/train", img_suffix="_rgb_anon.png")
+source_images = dict(
+    data_root=f"{data_root}/rgb_anon/clear/train", img_suffix="_rgb_anon.png", num_images=400
+)

@@ -1,9 +1,9 @@
-"""Calibration of a run: styles of source images through the pipeline of the test."""
+"""The source images of a run: for the calibration of the reservoir, and for methods that ask."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,34 @@ from rich.progress import track
 from torch import Tensor
 
 from ..core.calibration import Calibration, cache_key
+from ..core.model_style import ModelStyleEncoder
 from ..core.style import StyleEncoder
 from ..errors import ReservoirError
 from ..options import construct
 from .datasets import UnlabelledImages, without_labels
+
+
+def source_dataset(runner: Runner) -> UnlabelledImages:
+    """The images named by ``source_images`` in the config, through the pipeline of the test."""
+    source = runner.cfg.get("source_images")
+    if not source:
+        raise ReservoirError(
+            "source images are needed: set source_images=dict(data_root=...) to a folder of clear "
+            "images, or, if only the reservoir asks for them, reservoir.calibration.file to a "
+            "saved calibration"
+        )
+    pipeline = list(runner.cfg.test_dataloader.dataset.pipeline)
+    return construct(UnlabelledImages, dict(source), "source_images", pipeline=pipeline)
+
+
+def source_batches(runner: Runner, dataset: UnlabelledImages) -> Iterator[Tensor]:
+    """Preprocessed batches of the size of the test's."""
+    test = runner.cfg.test_dataloader
+    # The style of a batch depends on its size, so an incomplete one tells nothing.
+    drop_last = len(dataset) > test.batch_size
+    loader = runner.build_dataloader({**test, "dataset": dataset, "drop_last": drop_last})
+    for data in track(loader, "Reading source images", transient=True):
+        yield runner.model.data_preprocessor(data, False)["inputs"]
 
 
 def default_cache() -> Path:
@@ -28,10 +52,9 @@ def default_cache() -> Path:
 
 def calibrate(
     runner: Runner,
-    encoder: StyleEncoder,
+    encoder: StyleEncoder | ModelStyleEncoder,
     encode: Callable[[Tensor], Tensor],
     file: str | None = None,
-    num_images: int = 2000,
     cache: str | None = None,
 ) -> Calibration:
     """Get the calibration of a run: from a file, from the cache, or from source images.
@@ -41,7 +64,6 @@ def calibrate(
         encoder: The style encoder.
         encode: Preprocessed images to style vector (the encoder behind an input conversion).
         file: A saved calibration; no source images are needed then.
-        num_images: How many source images to use.
         cache: Folder of cached calibrations; None for the user's cache folder.
     """
     style = encoder.fingerprint()
@@ -49,25 +71,13 @@ def calibrate(
         calibration = Calibration.load(file)
         if calibration.about.get("style") != style:
             raise ReservoirError(
-                f"{file} was made with another style encoder (weights, taps or size): calibrate "
-                "again, or use the same reservoir.style"
+                f"{file} was made with another style encoder (weights, taps, statistic or size): "
+                "calibrate again, or use the same reservoir.style"
             )
         return calibration
 
-    source = runner.cfg.get("source_images")
-    if not source:
-        raise ReservoirError(
-            "the reservoir needs to know the source domain: set source_images=dict(data_root=...) "
-            "to a folder of clear images, or reservoir.calibration.file to a saved calibration"
-        )
+    dataset = source_dataset(runner)
     test = runner.cfg.test_dataloader
-    dataset = construct(
-        UnlabelledImages,
-        dict(source),
-        "source_images",
-        num_images=num_images,
-        pipeline=list(test.dataset.pipeline),
-    )
     about = {
         "style": style,
         "batch_size": test.batch_size,
@@ -80,29 +90,11 @@ def calibrate(
     if path.is_file():
         runner.logger.info(f"Calibration of {len(dataset)} source images taken from {path}")
         return Calibration.load(path)
-    calibration = Calibration(_encode_all(runner, dataset, encode), about)
+    styles = [encode(inputs).cpu() for inputs in source_batches(runner, dataset)]
+    calibration = Calibration(torch.stack(styles), about)
     calibration.save(path)
     runner.logger.info(f"Calibrated on {len(dataset)} source images, cached as {path}")
     return calibration
-
-
-@torch.no_grad()
-def _encode_all(
-    runner: Runner, dataset: UnlabelledImages, encode: Callable[[Tensor], Tensor]
-) -> Tensor:
-    loader = runner.build_dataloader(
-        {
-            **runner.cfg.test_dataloader,
-            "dataset": dataset,
-            # The style of a batch depends on its size, so an incomplete one tells nothing.
-            "drop_last": len(dataset) > runner.cfg.test_dataloader.batch_size,
-        }
-    )
-    styles = []
-    for data in track(loader, "Calibrating on source images", transient=True):
-        inputs = runner.model.data_preprocessor(data, False)["inputs"]
-        styles.append(encode(inputs).cpu())
-    return torch.stack(styles)
 
 
 def _identity(path: str) -> list[object]:

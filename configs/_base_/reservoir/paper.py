@@ -1,0 +1,2 @@
+# ReservoirTTA with the preset "paper": see docs/fidelity.md.
+reservoir = dict(preset="paper")
