@@ -42,8 +42,8 @@ def test_acdc_is_the_papers_protocol():
     assert cfg.reservoir.k_max == 16
     assert cfg.reservoir.memory.capacity == 1024
     assert cfg.reservoir.calibration.quantile == 0.999
-    assert cfg.reservoir.calibration.num_images == 2000
-    assert cfg.reservoir.router.lr == 1e-4
+    assert cfg.source_images.num_images == 2000
+    assert cfg.reservoir.clustering.lr == 1e-4
 
 
 def test_b5_is_mmsegs_own_up_to_its_weights_and_inference():

@@ -23,26 +23,36 @@ RUNS = {
     "TENT": "segformer-tiny_tent",
     "TENT + Reservoir": "segformer-tiny_tent_reservoir",
 }
+ANALYSIS = {
+    "TENT + Reservoir, q = 0.999": "segformer-tiny_tent_reservoir_q999",
+    "TENT + oracle routing": "segformer-tiny_tent_oracle",
+}
 
 
 def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
     """Run one config as a user would, in a process of its own; returns its results."""
-    work_dir = out / config
+    work_dir, panels = out / config, out / "panels"
     command = [
         sys.executable,
         str(ROOT / "tools" / "test_tta.py"),
         str(CONFIGS / f"{config}.py"),
         f"--work-dir={work_dir}",
-        f"--show-dir={out / 'panels' / config}",
+        f"--show-dir={panels / config}",
         f"--seed={seed}",
+        *([f"--baseline={panels / RUNS['TENT']}"] if "reservoir" in config else []),
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
     ]
     start = time.monotonic()
     print(f"{name}: {rounds} rounds ...", flush=True)
-    done = subprocess.run(command, cwd=ROOT)
+    work_dir.mkdir(parents=True, exist_ok=True)
+    with (work_dir / "log.txt").open("w") as log:
+        # On a terminal the progress bar is worth seeing; everything else goes into the log.
+        stdout = None if sys.stdout.isatty() else log
+        done = subprocess.run(command, cwd=ROOT, stdout=stdout, stderr=log)
     if done.returncode:
+        print((work_dir / "log.txt").read_text()[-2000:], file=sys.stderr)
         raise SystemExit(f"error: {' '.join(command)} ended with code {done.returncode}")
     results = json.loads((work_dir / "results.json").read_text())
     print(f"{name}: {len(results['routes'])} images in {time.monotonic() - start:.0f} s")
@@ -54,13 +64,20 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="visits of each condition")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--analysis", action="store_true", help="add the paper's threshold and an oracle router"
+    )
     parser.add_argument("--out", type=Path, default=Path("work_dirs/demo"), help="where it goes")
     args = parser.parse_args(argv)
     out = args.out.resolve()
 
-    report = write_dataset(ROOT / "data" / "minicity")
-    print(report)
-    runs = {name: run(name, config, out, args.rounds, args.seed) for name, config in RUNS.items()}
+    print("MiniCity: street scenes in clear air, fog, night, rain and snow ...", flush=True)
+    data = write_dataset(ROOT / "data" / "minicity")
+    print(f"MiniCity: {'is there already' if data.reused else 'written'}, {data.root}")
+    configs = RUNS | (ANALYSIS if args.analysis else {})
+    runs = {
+        name: run(name, config, out, args.rounds, args.seed) for name, config in configs.items()
+    }
     plot_comparison(runs, out / "comparison.png")
     tables = f"{comparison_table(runs)}\n\n{routing_table(runs)}"
     (out / "tables.txt").write_text(f"{tables}\n")

@@ -26,6 +26,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("checkpoint", nargs="?", help="default: load_from of the config")
     parser.add_argument("--work-dir", help="where results go (default: work_dirs/CONFIG)")
     parser.add_argument("--show-dir", help="save panels with pseudo-labels here")
+    parser.add_argument(
+        "--baseline", help="with --show-dir: also show 'source', or the --show-dir of another run"
+    )
     parser.add_argument("--seed", type=int, help="default: the config's, 0")
     parser.add_argument(
         "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
@@ -95,6 +98,8 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
     if args.show_dir:
         hooks.setdefault("PseudoLabelHook", {"type": "PseudoLabelHook"})
         hooks["PseudoLabelHook"]["show_dir"] = args.show_dir
+        if args.baseline:
+            hooks["PseudoLabelHook"]["baseline"] = args.baseline
     return list(hooks.values())
 
 

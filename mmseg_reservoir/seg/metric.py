@@ -20,6 +20,7 @@ class VisitIoUMetric(IoUMetric):
     class that neither occurs nor is predicted).
     """
 
+    default_prefix = ""  # one metric per visit: its names need none
     per_class: dict[str, float | None] = {}
     _areas: torch.Tensor | None = None
 

@@ -55,7 +55,7 @@ class ProgressHook(Hook):
         where = f"round {visit.round}/{self._rounds} {visit.domain}"
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         score = f" mIoU {exact[0].running_miou():.1f}" if exact else ""
-        status = f"expert {about.get('expert', 0)} of {self._k}{score}"
+        status = f"expert {about.get('expert', 0)}, K {self._k}{score}"
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, description=where, status=status)
         elif time.monotonic() - self._last_line > self.interval:

@@ -72,15 +72,14 @@ class PseudoLabelHook(Hook):
         folder.mkdir(parents=True, exist_ok=True)
         palette = runner.test_loop.dataloader.dataset.metainfo["palette"]
         label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
-        expert = f"pseudo-label (expert {sample.get('expert', 0)} of {sample.get('k', 1)})"
+        expert = f"pseudo-label (expert {sample.get('expert', 0)}, K = {sample.get('k', 1)})"
         pictures = {"image": _read(sample.img_path), expert: _paint(label, palette)}
         if "gt_sem_seg" in sample:
             truth = sample.gt_sem_seg.data[0].cpu().numpy()
             pictures["ground truth"] = _paint(truth, palette)
         if self.baseline is not None:
             baseline = self._baseline(runner, data, where / f"{name}_labelTrainIds.png")
-            title = "source" if self.baseline == "source" else f"baseline {self.baseline}"
-            pictures[title] = _paint(baseline, palette)
+            pictures[f"baseline: {Path(self.baseline).name}"] = _paint(baseline, palette)
         _write(folder / f"{name}_labelTrainIds.png", label)
         _write(folder / f"{name}.png", panel(pictures, self.max_width))
 
