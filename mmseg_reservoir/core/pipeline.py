@@ -132,7 +132,7 @@ class ReservoirPipeline(AdaptationPipeline):
         method: The adaptation method.
         router: Decides the expert.
         encoder: Batch -> style vector; None if the router needs no style.
-        init: What a new expert starts from: ``"mi"`` or ``"source"``.
+        init: What a new expert starts from: a name of ``EXPERT_INITS``.
         predict: ``"before"`` or ``"after"`` the update.
         ensemble: False predicts with the routed expert alone (the ablation without EMR).
         progressive: Keep only a part of every update, the expert's weight in the route.

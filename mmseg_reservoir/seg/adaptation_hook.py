@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
@@ -36,6 +38,8 @@ class AdaptationHook(Hook):
                 f"adaptation needs an mmseg EncoderDecoder, the model is a "
                 f"{type(runner.model).__name__}"
             )
+        # What the core says (a skipped update, a constant image) goes where the run's log goes.
+        logging.getLogger("mmseg_reservoir").handlers = list(runner.logger.handlers)
         runner.model.eval()
         pipeline = build_pipeline(runner, runner.model)
         runner.model = AdaptiveSegmentor(

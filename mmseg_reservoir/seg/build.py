@@ -21,7 +21,7 @@ from ..core.model_style import ModelStyleEncoder
 from ..core.params import ParamSpace, norm_affine
 from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
 from ..core.style import StyleEncoder
-from ..methods import AdaptationMethod, find_method
+from ..methods import AdaptationMethod, OptimizerFactory, find_method
 from ..options import choose, construct
 from ..presets import build_reservoir, with_preset
 from .segmentor import segmentation_forward
@@ -42,7 +42,6 @@ def build_pipeline(runner: Runner, model: EncoderDecoder) -> AdaptationPipeline:
         method.prepare(source_batches(runner, source_dataset(runner)))
     if cfg.get("reservoir") is None:
         return SingleModelPipeline(method)
-
     return construct(
         build_reservoir,
         with_preset(cfg.reservoir),
@@ -69,9 +68,7 @@ def build_method(
     return construct(cls, options, "method", forward=forward, space=space)
 
 
-def build_optimizer(
-    optimizer: Mapping[str, Any],
-) -> Callable[[list[Tensor]], torch.optim.Optimizer]:
+def build_optimizer(optimizer: Mapping[str, Any]) -> OptimizerFactory:
     """A maker of optimizers from ``dict(type="Adam", lr=...)``: any registered in mmengine."""
     options = dict(optimizer)
     cls = choose(options.pop("type"), OPTIMIZERS.module_dict, "optimizer")

@@ -116,6 +116,37 @@ def test_prediction_is_that_of_the_ensemble(stream, predict):
     torch.testing.assert_close(logits, method.predict(stream[1]))
 
 
+@pytest.mark.parametrize("predict", ["before", "after"])
+def test_without_ensembling_the_expert_predicts_alone(stream, predict):
+    soft = Route(0, torch.tensor([0.6, 0.4]), is_new=False)
+    new = Route(1, torch.tensor([0.0, 1.0]), is_new=True)
+    router = FixedRouter([new, soft])
+    pipeline = ReservoirPipeline(
+        make_method(), router, init="source", predict=predict, ensemble=False
+    )
+    pipeline.step(stream[0])
+    before = pipeline.reservoir.experts[0].clone()
+    logits = pipeline.step(stream[1]).logits
+    method = make_method()
+    method.space.load(before if predict == "before" else pipeline.reservoir.experts[0])
+    torch.testing.assert_close(logits, method.predict(stream[1]))
+
+
+def test_progressive_update_keeps_the_experts_share_of_it(stream):
+    soft = Route(0, torch.tensor([0.6, 0.4]), is_new=False)
+    new = Route(1, torch.tensor([0.0, 1.0]), is_new=True)
+    whole, part = (
+        ReservoirPipeline(make_method(), FixedRouter([new, soft]), init="source", progressive=p)
+        for p in (False, True)
+    )
+    for pipeline in (whole, part):
+        pipeline.step(stream[0])
+        before = pipeline.reservoir.experts[0].clone()
+        pipeline.step(stream[1])
+    change = whole.reservoir.experts[0] - before
+    torch.testing.assert_close(part.reservoir.experts[0], before + 0.6 * change)
+
+
 def test_incomplete_and_constant_batches_open_no_domain(encoder, stream, caplog):
     pipeline = make_reservoir(encoder, tau=1e-3)
     assert pipeline.step(stream[0][:1], complete=False).k == 1

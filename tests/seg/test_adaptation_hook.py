@@ -6,6 +6,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from stream_run import TINY, run, seeded_reservoir
 
+from mmseg_reservoir.core import Calibration
 from mmseg_reservoir.methods import METHODS, AdaptationMethod, register_method
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from tools import test_tta
@@ -31,6 +32,26 @@ def test_a_new_method_gets_segmentation_and_the_reservoir_for_free(toy, minicity
     assert results["method"] == "Sharpen"
     assert results["updates"]["updates"] == 12
     assert results["routes"][-1]["k"] > 1
+
+
+def test_eata_learns_from_the_source_images_first(minicity, tmp_path):
+    options = ["method.type=eata", "method.margin=2.0", "method.d_margin=2.0"]
+    results = run("segformer-tiny_tent", minicity, tmp_path, *options)
+    assert results["method"] == "Eata"
+    assert results["updates"]["updates"] == 12
+
+
+def test_style_from_the_models_own_layers(minicity, tmp_path):
+    config = tmp_path / "config.py"
+    config.write_text(
+        f"_base_ = {str(TINY / 'segformer-tiny_tent.py')!r}\n"
+        "reservoir = dict(style=dict(type='model', taps=['backbone.layers.0.2']),\n"
+        f"    calibration=dict(quantile=0.5, cache={str(tmp_path / 'cache')!r}))\n"
+    )
+    results = run(config, minicity, tmp_path)
+    assert results["routes"][-1]["k"] > 1
+    styles = Calibration.load(tmp_path / "calibration.safetensors").styles
+    assert styles.shape == (8, 24)
 
 
 def test_oracle_router_needs_no_source_images(minicity, tmp_path):
