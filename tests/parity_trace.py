@@ -212,26 +212,25 @@ class StyleBook:
 
 # Models, methods and pipelines.
 
-_LAYERS = {
-    "Conv2d": lambda o: nn.Conv2d(
-        o["in"], o["out"], o["kernel"], o["stride"], o["padding"], bias=o["bias"]
-    ),
-    "BatchNorm2d": lambda o: nn.BatchNorm2d(o["num_features"], o["eps"], affine=o["affine"]),
-    "GroupNorm": lambda o: nn.GroupNorm(
-        o["num_groups"], o["num_channels"], o["eps"], affine=o["affine"]
-    ),
-    "ReLU": lambda o: nn.ReLU(),
-    "AdaptiveAvgPool2d": lambda o: nn.AdaptiveAvgPool2d(o["output"]),
-    "Flatten": lambda o: nn.Flatten(),
-    "Linear": lambda o: nn.Linear(o["in"], o["out"], o["bias"]),
-}
+
+def build_layer(options: dict[str, Any]) -> nn.Module:
+    """A layer of torch.nn; the recorded names of its arguments are shorter than torch's."""
+    cls = getattr(nn, options["type"])
+    unit = "channels" if options["type"].startswith("Conv") else "features"
+    longer = {
+        "in": f"in_{unit}",
+        "out": f"out_{unit}",
+        "kernel": "kernel_size",
+        "output": "output_size",
+    }
+    return cls(**{longer.get(key, key): value for key, value in options.items() if key != "type"})
 
 
 def build_model(name: str) -> nn.Module:
     """The recorded classifier, normalising with the statistics of the batch."""
     data = json.loads((FOLDER / f"data_{set_name()}.json").read_text())
     layers = data["models"][name]["layers"]
-    model = nn.Sequential(*(_LAYERS[options["type"]](options) for options in layers))
+    model = nn.Sequential(*(build_layer(options) for options in layers))
     weights = {
         key.removeprefix(f"{name}."): value
         for key, value in shared("weights").items()
