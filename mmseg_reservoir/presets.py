@@ -7,7 +7,7 @@ meaning in both.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -17,11 +17,15 @@ from .core.clustering import CLUSTERINGS
 from .core.distance import DISTANCES
 from .core.memory import MEMORIES
 from .core.pipeline import AdaptationPipeline, DomainResetPipeline, ReservoirPipeline
-from .core.router import OracleRouter, StyleRouter
+from .core.router import OracleRouter, Router, StyleRouter
+from .core.stream_router import StreamRouter
+from .core.style_space import StyleSpace
 from .methods import AdaptationMethod
 from .options import choose, construct
 
 Options = Mapping[str, Any]
+Style = tuple[Callable[[Tensor], Tensor], Calibration, Sequence[int] | None]
+"""Inputs -> style vector; styles of the source; lengths of a style's blocks, one per tap."""
 
 PUBLISHED_CODE: Options = {
     "k_max": 16,
@@ -58,10 +62,26 @@ PAPER: Options = {
 DEFAULT: Options = {**PUBLISHED_CODE, "memory": PAPER["memory"]}
 """The published behaviour, with the paper's unbiased style memory."""
 
+STREAM: Options = {
+    "k_max": 16,
+    "style": {"taps": "shallow", "statistic": "mean_var"},
+    "space": {"mean": ["standardise", "squash"], "logvar": ["standardise", "whiten", "squash"]},
+    "router": {"type": "stream"},
+    "pipeline": PUBLISHED_CODE["pipeline"],
+}
+"""Routing of single frames by the evidence of the last few (see docs/routing.md)."""
+
 PRESETS: dict[str, Options] = {
     "default": DEFAULT,
     "paper": PAPER,
     "published_code": PUBLISHED_CODE,
+    "stream": STREAM,
+}
+
+ROUTERS: dict[str, type[Router]] = {
+    "style": StyleRouter,
+    "stream": StreamRouter,
+    "oracle": OracleRouter,
 }
 
 
@@ -85,11 +105,12 @@ def with_preset(options: Options) -> dict[str, Any]:
 
 def build_reservoir(
     method: AdaptationMethod,
-    make_style: Callable[[Options, Options], tuple[Callable[[Tensor], Tensor], Calibration]],
+    make_style: Callable[[Options, Options], Style],
     seed: int = 0,
     k_max: int = 16,
     style: Options | None = None,
     calibration: Options | None = None,
+    space: Options | None = None,
     memory: Options | None = None,
     clustering: Options | None = None,
     router: Options | None = None,
@@ -100,46 +121,76 @@ def build_reservoir(
     Args:
         method: The adaptation method.
         make_style: From ``style`` and ``calibration`` options (the latter without ``quantile``) to
-            a function from inputs to style vectors, and the styles of the source. Only called if
-            the router looks at styles.
+            a :data:`Style`. Only called if the router looks at styles.
         seed: Seed of the style memory.
         k_max: The largest number of experts.
         style: Options of the style encoder.
         calibration: ``quantile``, and what else ``make_style`` takes.
-        memory: ``type`` (of ``MEMORIES``) and its options, and ``source_styles``: how many styles
-            of the source it holds at the start.
-        clustering: ``type`` (of ``CLUSTERINGS``) and its options.
-        router: ``type`` (``style`` or ``oracle``) and its options.
+        space: See :func:`build_router`.
+        memory: See :func:`build_router`.
+        clustering: See :func:`build_router`.
+        router: See :func:`build_router`.
         pipeline: ``type`` (``reservoir`` or ``reset``) and its options.
     """
-    kind, options = _split(router, "style")
-    if choose(kind, {"style": False, "oracle": True}, "router"):
-        encode = None
-        found = construct(OracleRouter, options, "reservoir.router", k_max=k_max)
-    else:
-        calibration = dict(calibration or {})
-        quantile = calibration.pop("quantile", 0.999)
-        encode, known = make_style(style or {}, calibration)
-        distance = choose((clustering or {}).get("distance", "euclidean"), DISTANCES, "distance")
-        memory = dict(memory or {})
-        source_styles = memory.pop("source_styles", 0)
-        found = construct(
-            StyleRouter,
-            options,
-            "reservoir.router",
-            k_max=k_max,
-            tau=known.threshold(quantile, distance),
-            clustering=_strategy(
-                CLUSTERINGS, clustering, "clustering", source_centroid=known.centroid
-            ),
-            memory=_strategy(MEMORIES, memory, "memory", k_max=k_max, seed=seed),
-        )
-        found.memory.fill(known.styles[:source_styles])
+    calibration = dict(calibration or {})
+    quantile = calibration.pop("quantile", 0.999)
+    encode, known, groups = None, None, None
+    if _split(router, "style")[0] != "oracle":
+        # A typo in the router's name must not cost a pass over the source images.
+        choose(_split(router, "style")[0], ROUTERS, "router")
+        encode, known, groups = make_style(style or {}, calibration)
+    found = build_router(
+        known, groups, seed, k_max, quantile, space, memory, clustering, router=router
+    )
     kind, options = _split(pipeline, "reservoir")
     cls = choose(kind, {"reservoir": ReservoirPipeline, "reset": DomainResetPipeline}, "pipeline")
     return construct(
         cls, options, "reservoir.pipeline", method=method, router=found, encoder=encode
     )
+
+
+def build_router(
+    known: Calibration | None,
+    groups: Sequence[int] | None = None,
+    seed: int = 0,
+    k_max: int = 16,
+    quantile: float = 0.999,
+    space: Options | None = None,
+    memory: Options | None = None,
+    clustering: Options | None = None,
+    router: Options | None = None,
+) -> Router:
+    """The router alone.
+
+    Args:
+        known: The styles of the source; None for the oracle.
+        groups: Lengths of the blocks of a style vector, one per tap.
+        seed: Seed of the style memory.
+        k_max: The largest number of experts.
+        quantile: q of tau, for the router ``style``.
+        space: Parts of the style vector and their transforms (of ``TRANSFORMS``), for the router
+            ``stream``.
+        memory: ``type`` (of ``MEMORIES``) and its options, and ``source_styles``: how many styles
+            of the source it holds at the start. For the router ``style``.
+        clustering: ``type`` (of ``CLUSTERINGS``) and its options, for the router ``style``.
+        router: ``type`` (``style``, ``stream`` or ``oracle``) and its options.
+    """
+    kind, options = _split(router, "style")
+    cls = choose(kind, ROUTERS, "router")
+    fixed: dict[str, Any] = {"k_max": k_max}
+    if cls is StreamRouter:
+        fixed["space"] = StyleSpace(known.styles, space or STREAM["space"], groups)
+    elif cls is StyleRouter:
+        distance = choose((clustering or {}).get("distance", "euclidean"), DISTANCES, "distance")
+        memory = dict(memory or {})
+        source_styles = memory.pop("source_styles", 0)
+        fixed["tau"] = known.threshold(quantile, distance)
+        fixed["clustering"] = _strategy(
+            CLUSTERINGS, clustering, "clustering", source_centroid=known.centroid
+        )
+        fixed["memory"] = _strategy(MEMORIES, memory, "memory", k_max=k_max, seed=seed)
+        fixed["memory"].fill(known.styles[:source_styles])
+    return construct(cls, options, "reservoir.router", **fixed)
 
 
 def _split(options: Options | None, default: str) -> tuple[str, dict[str, Any]]:

@@ -34,7 +34,7 @@ from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.core.statistics import STATISTICS, logvar
 from mmseg_reservoir.methods import AdaptationMethod, Eata, Eta, RDumb, Roid, Sar, Tent
 from mmseg_reservoir.options import construct
-from mmseg_reservoir.presets import build_reservoir, with_preset
+from mmseg_reservoir.presets import Style, build_reservoir, with_preset
 
 FOLDER = Path(
     os.environ.get("RESERVOIR_PARITY") or Path(__file__).resolve().parents[2] / "shared" / "parity"
@@ -331,8 +331,9 @@ def build_pipeline(run: Run, book: StyleBook) -> AdaptationPipeline:
         },
     }
 
-    def make_style(style: object, calibration: object) -> tuple[Any, Calibration]:
-        return partial(book.encode, kind=run.style_format), book.calibration(run.style_format)
+    def make_style(style: object, calibration: object) -> Style:
+        kind = run.style_format
+        return partial(book.encode, kind=kind), book.calibration(kind), None
 
     fixed = dict(method=method, make_style=make_style)
     return construct(build_reservoir, with_preset(options), "reservoir", **fixed)

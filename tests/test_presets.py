@@ -22,7 +22,7 @@ def make():
 
     def make_style(style, options):
         assert not options
-        return encoder, calibration
+        return encoder, calibration, encoder.groups
 
     def build(**options):
         return construct(

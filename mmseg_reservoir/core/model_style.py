@@ -62,6 +62,11 @@ class ModelStyleEncoder(nn.Module):
 
         return hook
 
+    @property
+    def groups(self) -> list[int] | None:
+        """Lengths of the blocks of a style vector, one per tap; None before the first image."""
+        return [len(self._found[tap]) for tap in self.taps] if self._found else None
+
     def fingerprint(self) -> dict[str, object]:
         """Everything the style of an image depends on, for the key of a calibration."""
         return {

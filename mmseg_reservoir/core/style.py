@@ -175,6 +175,13 @@ class StyleEncoder(nn.Module):
         self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
         self.requires_grad_(False).eval()
 
+    @property
+    def groups(self) -> list[int]:
+        """Lengths of the blocks of a style vector, one per tap."""
+        per_channel = 2 if self.statistic is STATISTICS["mean_var"] else 1
+        ordered = sorted(self.taps)  # the order in which the features pass them
+        return [per_channel * self.features[tap].out_channels for tap in ordered]
+
     def fingerprint(self) -> dict[str, object]:
         """Everything the style of an image depends on, for the key of a calibration."""
         return {

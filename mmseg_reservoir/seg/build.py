@@ -16,14 +16,13 @@ from mmengine.runner import Runner
 from mmseg.models import EncoderDecoder, SegDataPreProcessor
 from torch import Tensor
 
-from ..core.calibration import Calibration
 from ..core.model_style import ModelStyleEncoder
 from ..core.params import ParamSpace, norm_affine
 from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
 from ..core.style import StyleEncoder
 from ..methods import AdaptationMethod, OptimizerFactory, find_method
 from ..options import choose, construct
-from ..presets import build_reservoir, with_preset
+from ..presets import Style, build_reservoir, with_preset
 from .segmentor import segmentation_forward
 from .source_images import calibrate, source_batches, source_dataset
 
@@ -80,7 +79,7 @@ def build_style(
     model: EncoderDecoder,
     style: Mapping[str, Any],
     calibration: Mapping[str, Any],
-) -> tuple[Callable[[Tensor], Tensor], Calibration]:
+) -> Style:
     """The style encoder for the model's preprocessed images, and its calibration on the source."""
     options = dict(style)
     if choose(options.pop("type", "vgg"), {"vgg": True, "model": False}, "style encoder"):
@@ -99,7 +98,7 @@ def build_style(
         encode=encode,
     )
     known.save(Path(runner.work_dir) / "calibration.safetensors")
-    return encode, known
+    return encode, known, encoder.groups
 
 
 def behind_imagenet_normalisation(

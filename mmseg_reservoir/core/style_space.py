@@ -1,0 +1,220 @@
+"""The space in which styles are compared: transforms that are fitted on the source."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ReservoirError
+from ..options import choose
+
+_FOLDS = 5
+
+
+class Transform(ABC):
+    """A map of styles ``(n, d)`` that is fitted on those of the source."""
+
+    honest = True
+    """Whether source styles look more typical than they are where they took part in the fit."""
+
+    def __init__(self, groups: Sequence[int] | None = None) -> None:
+        self.groups = None if groups is None else list(groups)
+        self.state: dict[str, Tensor] = {}
+
+    def fit(self, styles: Tensor) -> Transform:
+        """Learn from source styles ``(n, d)``."""
+        return self
+
+    @abstractmethod
+    def __call__(self, styles: Tensor) -> Tensor: ...
+
+
+class Identity(Transform):
+    """Leaves styles as they are."""
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return styles
+
+
+class GainRemoval(Transform):
+    """Subtracts the mean of every tap: a global change of contrast moves all its log-variances."""
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        blocks = styles.split(self.groups or styles.shape[1], dim=1)
+        return torch.cat([block - block.mean(dim=1, keepdim=True) for block in blocks], dim=1)
+
+
+class Standardise(Transform):
+    """Every channel with mean 0 and variance 1 on the source."""
+
+    def fit(self, styles: Tensor) -> Transform:
+        # A dead channel has no spread: it must not divide by zero.
+        scale = styles.std(dim=0).clamp_min(1e-6)
+        self.state = {"mean": styles.mean(dim=0), "scale": scale}
+        return self
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return (styles - self.state["mean"]) / self.state["scale"]
+
+
+class Whiten(Transform):
+    """Removes what varies together on the source, as exposure does (Ledoit-Wolf covariance)."""
+
+    honest = False
+
+    def fit(self, styles: Tensor) -> Transform:
+        from sklearn.covariance import LedoitWolf
+
+        found = LedoitWolf().fit(styles.double().numpy())
+        values, vectors = torch.linalg.eigh(torch.from_numpy(found.covariance_))
+        matrix = vectors * values.clamp_min(1e-12).rsqrt()
+        self.state = {
+            "mean": torch.from_numpy(found.location_).to(styles),
+            "matrix": matrix.to(styles),
+        }
+        return self
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return (styles - self.state["mean"]) @ self.state["matrix"]
+
+
+class Squash(Transform):
+    """``z / sqrt(r^2 + |z|^2)``, r the typical length on the source.
+
+    Near the source nothing changes but the scale. Far from it only the direction counts, so that
+    all domains scatter alike, however far they are.
+    """
+
+    def fit(self, styles: Tensor) -> Transform:
+        self.state = {"square": styles.square().sum(dim=1).mean().clamp_min(1e-12)}
+        return self
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return styles / (self.state["square"] + styles.square().sum(dim=1, keepdim=True)).sqrt()
+
+
+TRANSFORMS: dict[str, type[Transform]] = {
+    "identity": Identity,
+    "gain_removal": GainRemoval,
+    "standardise": Standardise,
+    "whiten": Whiten,
+    "squash": Squash,
+}
+
+
+class StyleSpace:
+    """Parts of the style vector, each with its own chain of transforms, side by side.
+
+    Example:
+        >>> space = StyleSpace(torch.randn(50, 8), {"all": ["standardise", "whiten"]})
+        >>> space(torch.randn(8)).shape
+        torch.Size([8])
+
+    Args:
+        styles: Styles of the source, ``(n, d)``.
+        parts: Names of ``TRANSFORMS`` for ``"all"`` of the vector, or for its ``"mean"`` and
+            ``"logvar"`` halves, where the statistic is ``mean_var``.
+        groups: Lengths of the blocks of the style vector, one per tap.
+    """
+
+    def __init__(
+        self,
+        styles: Tensor,
+        parts: Mapping[str, Sequence[str]],
+        groups: Sequence[int] | None = None,
+    ) -> None:
+        known = groups is not None
+        groups = list(groups) if known else [styles.shape[1]]
+        if not parts or sum(groups) != styles.shape[1]:
+            raise ReservoirError(
+                f"the style space needs one part at least, and blocks {groups} that add up to "
+                f"the length of a style, {styles.shape[1]}"
+            )
+        columns = _columns(groups)
+        if not known:
+            columns |= {"mean": (None, []), "logvar": (None, [])}
+        # In double precision: the whitening divides by small numbers.
+        styles = styles.detach().cpu().double()
+        self._parts: list[tuple[Tensor, list[Transform]]] = []
+        held_out = []
+        for name, steps in parts.items():
+            chosen, sizes = choose(name, columns, "part of the style vector")
+            if chosen is None:
+                raise ReservoirError(
+                    f"reservoir.space.{name} needs reservoir.style.statistic='mean_var', and an "
+                    "encoder that tells the length of its blocks; else use reservoir.space.all"
+                )
+            chain, unseen = _fit_chain(styles[:, chosen], steps, sizes)
+            self._parts.append((chosen, chain))
+            held_out.append(unseen)
+        self.held_out = torch.cat(held_out, dim=1).float()
+        """The source styles as if they had not been seen by the fit: what to calibrate on."""
+
+    def __call__(self, style: Tensor) -> Tensor:
+        """Map a style vector ``(d,)``."""
+        row = style.detach().cpu().double()[None]
+        return torch.cat([_apply(chain, row[:, c]) for c, chain in self._parts], dim=1)[0].float()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been fitted."""
+        states = [[step.state for step in chain] for _, chain in self._parts]
+        return {"parts": states, "held_out": self.held_out}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict` of a space with the same parts."""
+        for (_, chain), states in zip(self._parts, state["parts"], strict=True):
+            for step, values in zip(chain, states, strict=True):
+                step.state = {name: value.clone() for name, value in values.items()}
+        self.held_out = state["held_out"].clone()
+
+
+def _columns(groups: Sequence[int]) -> dict[str, tuple[Tensor | None, list[int]]]:
+    """Columns and block lengths of each part: a block of ``mean_var`` is means, then logvars."""
+    blocks = torch.arange(sum(groups)).split(list(groups))
+    halves = [len(block) // 2 for block in blocks]
+    even = all(len(block) % 2 == 0 for block in blocks)
+    means = torch.cat([b[:h] for b, h in zip(blocks, halves, strict=True)]) if even else None
+    logvars = torch.cat([b[h:] for b, h in zip(blocks, halves, strict=True)]) if even else None
+    return {
+        "all": (torch.cat(blocks), list(groups)),
+        "mean": (means, halves),
+        "logvar": (logvars, halves),
+    }
+
+
+def _fit_chain(
+    styles: Tensor, steps: Sequence[str], groups: list[int]
+) -> tuple[list[Transform], Tensor]:
+    """Fit the transforms one after the other; also the source styles as if they were unseen."""
+    chain, unseen = [], styles
+    for name in steps:
+        kind = choose(name, TRANSFORMS, "transform of styles")
+        if kind.honest:
+            step = kind(groups).fit(unseen)
+            unseen = step(unseen)
+        else:
+            step = kind(groups).fit(styles)
+            unseen = _cross_fit(kind, styles, groups)
+        styles = step(styles)
+        chain.append(step)
+    return chain, unseen
+
+
+def _cross_fit(kind: type[Transform], styles: Tensor, groups: list[int]) -> Tensor:
+    """Every style by a transform that was fitted without it."""
+    # In strides: the frames of one drive lie side by side and resemble each other.
+    fold = torch.arange(len(styles)) % min(_FOLDS, len(styles))
+    found = torch.empty_like(styles)
+    for i in fold.unique():
+        found[fold == i] = kind(groups).fit(styles[fold != i])(styles[fold == i])
+    return found
+
+
+def _apply(chain: Sequence[Transform], styles: Tensor) -> Tensor:
+    for step in chain:
+        styles = step(styles)
+    return styles
