@@ -24,6 +24,7 @@ RUNS = {
     "TENT + Reservoir": "segformer-tiny_tent_reservoir",
 }
 ANALYSIS = {
+    "TENT + Reservoir, preset stream": "segformer-tiny_tent_reservoir_stream",
     "TENT + Reservoir, q = 0.999": "segformer-tiny_tent_reservoir_q999",
     "TENT + oracle routing": "segformer-tiny_tent_oracle",
 }
@@ -65,7 +66,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="visits of each condition")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--analysis", action="store_true", help="add the paper's threshold and an oracle router"
+        "--analysis",
+        action="store_true",
+        help="add other routers: preset stream, the paper's threshold, an oracle",
     )
     parser.add_argument("--out", type=Path, default=Path("work_dirs/demo"), help="where it goes")
     args = parser.parse_args(argv)
