@@ -1,12 +1,10 @@
 import sys
 
-from stream_run import run
+from stream_run import TINY, run
 
 
 def test_plain_lines_where_there_is_no_terminal(minicity, tmp_path, capfd):
     config = tmp_path / "c.py"
-    from stream_run import TINY
-
     config.write_text(
         f"_base_ = {str(TINY / 'segformer-tiny_source.py')!r}\n"
         "custom_hooks = [dict(type='AdaptationHook'), dict(type='ProgressHook', interval=0),\n"
