@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -31,17 +33,38 @@ def norm_affine(
     kinds = tuple(choose(t, NORM_TYPES, "kind of normalisation") for t in types)
     selected = {
         f"{name}.{leaf}": parameter
-        for name, module in model.named_modules()
-        if isinstance(module, kinds) and (not under or f"{name}.".startswith(f"{under}."))
+        for name, module in modules_below(model, under).items()
+        if isinstance(module, kinds)
         for leaf, parameter in module.named_parameters(recurse=False)
     }
-    if not selected:
-        children = ", ".join(name for name, _ in model.named_children()) or "no child modules"
-        raise ReservoirError(
-            f"no affine {'/'.join(types)} parameters below {under or 'the model'!r}: nothing could "
-            f"adapt. {type(model).__name__} has {children}; choose another prefix (params.under)"
-        )
-    return selected
+    return selected or _nothing(model, f"affine {'/'.join(types)} parameters", under)
+
+
+def all_parameters(model: nn.Module, under: str = "") -> dict[str, nn.Parameter]:
+    """Select every parameter below a name, as the full CoTTA does."""
+    selected = {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if not under or name.startswith(f"{under}.")
+    }
+    return selected or _nothing(model, "parameters", under)
+
+
+def modules_below(model: nn.Module, under: str = "") -> dict[str, nn.Module]:
+    """The modules of a model by name: those below ``under`` and that one itself."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if not under or f"{name}.".startswith(f"{under}.")
+    }
+
+
+def _nothing(model: nn.Module, what: str, under: str) -> NoReturn:
+    children = ", ".join(name for name, _ in model.named_children()) or "no child modules"
+    raise ReservoirError(
+        f"no {what} below {under or 'the model'!r}: nothing could adapt. {type(model).__name__} "
+        f"has {children}; choose another prefix (params.under)"
+    )
 
 
 def use_batch_statistics(model: nn.Module) -> None:
@@ -114,6 +137,30 @@ class ParamSpace:
             )
         self.values.copy_(vector)
         self.changed()
+
+    @contextmanager
+    def at(self, vector: Tensor) -> Iterator[None]:
+        """Within this context the model has other values; afterwards those it had before."""
+        before = self.snapshot()
+        self.load(vector)
+        try:
+            yield
+        finally:
+            self.load(before)
+
+    @contextmanager
+    def ensembled(self, experts: Tensor, weights: Tensor) -> Iterator[None]:
+        """Within this context the model is the experts' ensemble ``sum_k q_k theta_k`` (Eq. 14).
+
+        Spaces whose parameters do not act linearly offer other averages. What the values are
+        afterwards is not defined: load what comes next.
+
+        Args:
+            experts: One row of values per expert, ``(K, P)``.
+            weights: The share of each, ``(K,)``.
+        """
+        self.load(weights.to(experts) @ experts)
+        yield
 
     def zero_grad(self) -> Tensor:
         """Zero the flat gradient in place (the parameters' gradients are views of it)."""

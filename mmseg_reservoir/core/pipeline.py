@@ -66,12 +66,12 @@ class AdaptationPipeline(ABC):
 
     def predict_source(self, inputs: Tensor) -> Tensor:
         """What the source model says: a baseline that leaves the adaptation as it was."""
-        current = self.method.space.snapshot()
-        self.method.space.load(self.source)
-        try:
+        with self.method.space.at(self.source):
             return self.method.predict(inputs)
-        finally:
-            self.method.space.load(current)
+
+    def reset_optimizers(self) -> None:
+        """Forget the moments of every optimizer; parameters and statistics stay."""
+        self.method.reset_optimizer(self.method.domain_state())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume the stream; plain tensors, numbers, strings, dicts, lists."""
@@ -170,7 +170,7 @@ class ReservoirPipeline(AdaptationPipeline):
         alone = not self.ensemble or weight >= self.one_hot
         reuse = alone and not self.predict_after
         if not (reuse or self.predict_after):
-            logits = self._predict_with(self.reservoir.ensemble(route.weights), inputs)
+            logits = self._predict_together(route.weights, inputs)
 
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
@@ -182,14 +182,21 @@ class ReservoirPipeline(AdaptationPipeline):
 
         if reuse:
             logits = adapting
+        elif alone:
+            self.method.space.load(expert)
+            logits = self.method.predict(inputs)
         elif self.predict_after:
-            mixed = expert if alone else self.reservoir.ensemble(route.weights)
-            logits = self._predict_with(mixed, inputs)
+            logits = self._predict_together(route.weights, inputs)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
 
-    def _predict_with(self, parameters: Tensor, inputs: Tensor) -> Tensor:
-        self.method.space.load(parameters)
-        return self.method.predict(inputs)
+    def reset_optimizers(self) -> None:
+        """Forget the moments of every expert's optimizer."""
+        for index in range(len(self.reservoir)):
+            self.method.reset_optimizer(self.reservoir.checkout(index)[1])
+
+    def _predict_together(self, weights: Tensor, inputs: Tensor) -> Tensor:
+        with self.method.space.ensembled(self.reservoir.experts, weights):
+            return self.method.predict(inputs)
 
     def _state(self) -> dict[str, Any]:
         return {"reservoir": self.reservoir.state_dict(), "router": self.router.state_dict()}

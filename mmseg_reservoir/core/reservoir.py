@@ -20,8 +20,9 @@ class Reservoir:
         >>> reservoir = Reservoir(torch.zeros(3), state={}, k_max=4)
         >>> reservoir.add(torch.ones(3), state={})
         1
-        >>> reservoir.ensemble(torch.tensor([0.25, 0.75]))
-        tensor([0.7500, 0.7500, 0.7500])
+        >>> reservoir.experts
+        tensor([[0., 0., 0.],
+                [1., 1., 1.]])
 
     Args:
         source: Parameters of the source model, ``(P,)``: the first expert.
@@ -61,10 +62,6 @@ class Reservoir:
         """Store what adaptation made of an expert."""
         self.experts[index] = parameters
         self._states[index] = state
-
-    def ensemble(self, weights: Tensor) -> Tensor:
-        """``sum_k q_k theta_k`` (paper, Eq. 14)."""
-        return weights.to(self._matrix) @ self.experts
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of all experts."""

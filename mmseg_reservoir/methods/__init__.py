@@ -8,6 +8,7 @@ from .base import (
     find_method,
     register_method,
 )
+from .cotta import Cotta
 from .eata import Eata
 from .eta import Eta
 from .rdumb import RDumb
@@ -19,6 +20,7 @@ from .tent import Tent
 __all__ = [
     "METHODS",
     "AdaptationMethod",
+    "Cotta",
     "Eata",
     "Eta",
     "Forward",

@@ -165,6 +165,13 @@ class AdaptationMethod(ABC):
         """
         return self.fresh_domain_state() | {"optimizer": copy.deepcopy(state["optimizer"])}
 
+    def reset_optimizer(self, state: dict[str, Any]) -> None:
+        """Let the optimizer of a domain begin anew."""
+        current = state is self.state
+        state["optimizer"] = {}
+        if current:
+            self.load_domain_state(state)
+
     def load(self, parameters: Tensor, state: dict[str, Any]) -> None:
         """Go on with another domain's parameters and state."""
         self.space.load(parameters)

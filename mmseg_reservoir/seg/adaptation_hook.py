@@ -22,9 +22,17 @@ class AdaptationHook(Hook):
     What to build stands in the config beside it: ``method``, ``params``, ``reservoir`` and
     ``source_images`` (see ``configs/_base_``). A wrapper named in the config itself would come
     before the weights, and mmengine would not find the keys of the checkpoint in it.
+
+    Args:
+        reset_on_visit: Begin every visit with a new optimizer, as code does that runs one domain
+            after the other with an optimizer each. It tells the method when the domain changes,
+            which a deployed model does not know: for comparisons only.
     """
 
     priority = "VERY_HIGH"
+
+    def __init__(self, reset_on_visit: bool = False) -> None:
+        self.reset_on_visit = reset_on_visit
 
     def before_test(self, runner: Runner) -> None:
         """Wrap the model."""
@@ -53,9 +61,11 @@ class AdaptationHook(Hook):
         )
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Tell an oracle where it is."""
+        """Tell an oracle where it is, and renew the optimizers if that is asked for."""
         visit = getattr(runner.test_loop, "visit", None)
         runner.model.domain = visit.domain if visit else None
+        if self.reset_on_visit:
+            runner.model.pipeline.reset_optimizers()
 
     def after_test(self, runner: Runner) -> None:
         """Unwrap the model, so that another test starts anew."""

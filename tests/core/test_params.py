@@ -113,3 +113,23 @@ def test_autocast_sees_new_values():
         before = net(x)
         space.load(space.snapshot() + 10)
         assert (net(x) - before).abs().min() > 1
+
+
+def test_ensemble_equals_the_naive_weighted_sum_per_tensor():
+    net = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Conv2d(1, 2, 2))
+    space = ParamSpace(net, dict(net.named_parameters()))
+    torch.manual_seed(0)
+    experts = torch.randn(3, len(space))
+    weights = torch.tensor([0.2, 0.5, 0.3])
+    with space.ensembled(experts, weights):
+        for i, parameter in enumerate(net.parameters()):
+            naive = sum(w * space.split(e)[i] for w, e in zip(weights, experts, strict=True))
+            torch.testing.assert_close(parameter.detach(), naive)
+
+
+def test_at_shows_other_values_and_brings_the_own_ones_back():
+    net = nn.LayerNorm(4)
+    space = ParamSpace(net, dict(net.named_parameters()))
+    with space.at(torch.full((8,), 3.0)):
+        assert net.weight.tolist() == [3, 3, 3, 3]
+    assert net.weight.tolist() == [1, 1, 1, 1]

@@ -207,3 +207,22 @@ def test_mistakes_are_explained():
         ReservoirPipeline(make_method(), OracleRouter(), init="best")
     with pytest.raises(ReservoirError, match="unknown time of the prediction 'later'"):
         SingleModelPipeline(make_method(), predict="later")
+
+
+@pytest.mark.parametrize("kind", ["single", "reservoir"])
+def test_optimizers_can_begin_anew_while_parameters_stay(stream, kind):
+    method = make_method()
+    if kind == "single":
+        pipeline = SingleModelPipeline(method)
+    else:
+        pipeline = ReservoirPipeline(method, OracleRouter(4), init="source")
+    for domain, x in zip("abab", stream, strict=False):
+        pipeline.step(x, domain=domain)
+    values = method.space.snapshot()
+    assert method.optimizer.state[method.space.values]["step"] == (4 if kind == "single" else 2)
+    pipeline.reset_optimizers()
+    assert torch.equal(method.space.values, values)
+    for domain in "ab":
+        pipeline.step(stream[0], domain=domain)
+        expected = 1 if kind == "reservoir" or domain == "a" else 2
+        assert method.optimizer.state[method.space.values]["step"] == expected

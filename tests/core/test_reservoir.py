@@ -5,21 +5,6 @@ from mmseg_reservoir.core.reservoir import Reservoir
 from mmseg_reservoir.errors import ReservoirError
 
 
-def test_ensemble_equals_the_naive_weighted_sum_per_tensor():
-    torch.manual_seed(0)
-    shapes = [(4, 3), (5,), (2, 2, 2)]
-    experts = [[torch.randn(shape) for shape in shapes] for _ in range(3)]
-    flat = [torch.cat([t.reshape(-1) for t in expert]) for expert in experts]
-    reservoir = Reservoir(flat[0], {}, k_max=8)
-    for vector in flat[1:]:
-        reservoir.add(vector, {})
-    weights = torch.tensor([0.2, 0.5, 0.3])
-    pieces = reservoir.ensemble(weights).split([12, 5, 8])
-    for i, (piece, shape) in enumerate(zip(pieces, shapes, strict=True)):
-        naive = sum(w * expert[i] for w, expert in zip(weights, experts, strict=True))
-        torch.testing.assert_close(piece.view(shape), naive)
-
-
 def test_commit_touches_one_row_only():
     reservoir = Reservoir(torch.zeros(3), {"n": 0}, k_max=4)
     reservoir.add(torch.ones(3), {"n": 1})

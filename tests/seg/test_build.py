@@ -24,6 +24,28 @@ def test_builds_the_method_over_the_selected_parameters(tiny_model):
     assert isinstance(build_method(copy.deepcopy(tiny_model), dict(type="source"), {}), Source)
 
 
+@torch.no_grad()
+def test_lora_leaves_the_segformer_as_it_was_and_adapts_factors_only(tiny_model):
+    model, inputs = copy.deepcopy(tiny_model), torch.randn(1, 3, 64, 96)
+    method = build_method(model, TENT, dict(type="lora", rank=2))
+    assert (method.predict(inputs) - tiny_model(inputs, mode="tensor")).abs().max() == 0
+    # Eight blocks, each with q k v, the output, and two 1x1 convolutions.
+    assert len(method.space.names) == 8 * 4 * 2
+    adapting = {n for n, p in model.named_parameters() if p.requires_grad}
+    assert adapting == set(method.space.names)
+    assert all("lora_" in name and name.startswith("backbone.") for name in adapting)
+    for _ in range(2):  # in the first step no gradient reaches A, since B is 0
+        method.adapt(inputs)
+    moved = method.space.split(method.space.values - method.source)
+    assert all(step.abs().max() > 0 for step in moved)
+
+
+def test_all_parameters_can_adapt(tiny_model):
+    model = copy.deepcopy(tiny_model)
+    space = build_method(model, TENT, dict(type="all", under="")).space
+    assert len(space) == sum(p.numel() for p in tiny_model.parameters())
+
+
 @pytest.mark.parametrize(
     ("method", "params", "message"),
     [
@@ -33,7 +55,8 @@ def test_builds_the_method_over_the_selected_parameters(tiny_model):
         (dict(type="tent", optimizer=dict(type="Adan")), {}, "unknown optimizer 'Adan'"),
         (dict(type="tent", optimizer=dict(type="Adam", rl=1)), {}, "method.optimizer .* 'rl'"),
         (TENT, dict(under="neck"), "below 'neck'.*backbone"),
-        (TENT, dict(type="lora"), "unknown params.type 'lora'.*norm_affine"),
+        (TENT, dict(type="prompt"), "unknown params.type 'prompt'.*norm_affine"),
+        (TENT, dict(type="lora", rang=2), "params has no option 'rang' .*did you mean 'rank'"),
         (TENT, dict(types=("InstanceNorm",)), "InstanceNorm"),
     ],
 )

@@ -1,0 +1,30 @@
+"""peft's LoRA layer for ``nn.MultiheadAttention``, with weights that are never written to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peft.tuners.lora.layer import MultiheadAttention
+from torch import Tensor
+from torch.func import functional_call
+
+
+class LoraAttention(MultiheadAttention):
+    """Runs the frozen attention with ``W + s B A`` in the place of its two weights.
+
+    peft (0.21) merges the products into the weights before every call and subtracts them after
+    it. That adds the product of the output projection twice, the second time without a gradient,
+    and leaves a rounding error in the frozen weights each time, which sums up over a long stream.
+    """
+
+    def forward(self, query: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Attention as ``nn.MultiheadAttention`` computes it."""
+        base = self.get_base_layer()
+        output = base.out_proj
+        (adapter,) = self.active_adapters
+        weights = {
+            "in_proj_weight": base.in_proj_weight + self.get_delta_weight(adapter),
+            "out_proj.base_layer.weight": output.base_layer.weight
+            + output.get_delta_weight(adapter),
+        }
+        return functional_call(base, weights, (query, *args), kwargs)
