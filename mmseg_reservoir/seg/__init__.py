@@ -5,6 +5,7 @@ from mmseg_reservoir.seg.compat import enable_mmseg_without_compiled_ops
 # Has to run before any import of mmseg, hence before this package's other modules.
 enable_mmseg_without_compiled_ops()
 
+from . import nvlabs_backbone, nvlabs_head  # noqa: E402, F401 (register models)
 from .adaptation_hook import AdaptationHook  # noqa: E402
 from .checkpoint import allow_mmengine_checkpoints  # noqa: E402
 from .datasets import ACDCDataset, UnlabelledImages  # noqa: E402

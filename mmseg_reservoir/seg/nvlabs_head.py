@@ -1,0 +1,51 @@
+"""The decode head of NVlabs' SegFormer, which mmseg's SegformerHead is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from mmcv.cnn import ConvModule
+from mmengine.registry import MODELS
+from mmseg.models.decode_heads.decode_head import BaseDecodeHead
+from mmseg.models.utils import resize
+from torch import Tensor, nn
+
+
+@MODELS.register_module()
+class NVlabsSegformerHead(BaseDecodeHead):
+    """The all-MLP head of SegFormer (https://arxiv.org/abs/2105.15203) as NVlabs trained it.
+
+    Each feature map is projected linearly and resized to the first, then all are fused by a
+    1x1 convolution with batch norm and ReLU. mmseg's head instead has batch norm and ReLU behind
+    every projection, 256 channels for all sizes, and joins the maps in the opposite order.
+
+    Args:
+        channels: Width of the projections and of the fusion; NVlabs take 768 from B2 to B5.
+        **kwargs: As in mmseg's ``BaseDecodeHead``; ``in_channels`` from fine to coarse.
+    """
+
+    def __init__(self, channels: int = 768, **kwargs: Any) -> None:
+        super().__init__(input_transform="multiple_select", channels=channels, **kwargs)
+        self.projections = nn.ModuleList(nn.Conv2d(c, channels, 1) for c in self.in_channels)
+        self.fuse = ConvModule(
+            channels * len(self.in_channels),
+            channels,
+            kernel_size=1,
+            norm_cfg=self.norm_cfg,
+            act_cfg=self.act_cfg,
+        )
+
+    def forward(self, inputs: list[Tensor]) -> Tensor:
+        """Logits at the resolution of the first feature map."""
+        maps = [
+            project(x)
+            for project, x in zip(self.projections, self._transform_inputs(inputs), strict=True)
+        ]
+        first, *others = maps
+        others = [
+            resize(x, first.shape[2:], mode="bilinear", align_corners=self.align_corners)
+            for x in others
+        ]
+        # From coarse to fine: the order of the input channels of NVlabs' fusion weights.
+        return self.cls_seg(self.fuse(torch.cat([*reversed(others), first], dim=1)))
