@@ -15,8 +15,9 @@ from torch import Tensor
 from .core.calibration import Calibration
 from .core.clustering import CLUSTERINGS
 from .core.distance import DISTANCES
+from .core.domain_reset import DomainResetPipeline
 from .core.memory import MEMORIES
-from .core.pipeline import AdaptationPipeline, DomainResetPipeline, ReservoirPipeline
+from .core.pipeline import AdaptationPipeline, ReservoirPipeline
 from .core.router import OracleRouter, Router, StyleRouter
 from .core.stream_router import StreamRouter
 from .core.style_space import StyleSpace

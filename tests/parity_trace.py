@@ -22,6 +22,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from mmseg_reservoir.cls import AdaptiveClassifier
 from mmseg_reservoir.core import (
     Calibration,
     ParamSpace,
@@ -32,7 +33,7 @@ from mmseg_reservoir.core import (
 )
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.core.statistics import STATISTICS, logvar
-from mmseg_reservoir.methods import AdaptationMethod, Eata, Eta, RDumb, Roid, Sar, Tent
+from mmseg_reservoir.methods import AdaptationMethod, OptimizerFactory, find_method
 from mmseg_reservoir.options import construct
 from mmseg_reservoir.presets import Style, build_reservoir, with_preset
 
@@ -60,9 +61,14 @@ def run_names(having: str = "step.logits") -> list[str]:
     return [p.stem for p in paths if any(name.startswith(having) for name in _tensor_names(p.stem))]
 
 
-def runs(having: str = "step.logits") -> pytest.MarkDecorator:
-    """Mark a test to be run for all of them."""
-    names = run_names(having)
+def runs(
+    having: str = "step.logits", slow_but: tuple[str, ...] | None = None
+) -> pytest.MarkDecorator:
+    """Mark a test to be run for all of them, as slow for all ``slow_but`` these if given."""
+    names = [
+        name if slow_but is None or name in slow_but else pytest.param(name, marks=pytest.mark.slow)
+        for name in run_names(having)
+    ]
     if not names:
         reason = f"no run has recorded {having}" if set_name() else ABSENT
         names = [pytest.param("none", marks=pytest.mark.skip(reason))]
@@ -99,6 +105,11 @@ class Run:
     def cfg(self) -> dict[str, Any]:
         """Every option in force, as the published code names them."""
         return self.about["cfg"]
+
+    @property
+    def base(self) -> str:
+        """The published name of the method, without that of the reservoir."""
+        return self.about["method"].removesuffix("_reservoirtta")
 
     @property
     def has_reservoir(self) -> bool:
@@ -165,6 +176,7 @@ class StyleBook:
             for key, value in shared("weights").items()
             if key.startswith("vgg.")
         }
+        self.vgg_file = vgg_file
         torch.save(weights, vgg_file)
         self.encoders = {
             name.upper(): StyleEncoder(str(vgg_file), statistic=name) for name in STATISTICS
@@ -244,16 +256,11 @@ def build_model(name: str) -> nn.Module:
     return model.eval()
 
 
-def build_method(run: Run) -> AdaptationMethod:
-    """The adaptation method of a run, around its own copy of the model."""
-    model = build_model(run.about["model"])
-    space = ParamSpace(model, norm_affine(model))
-    assert space.names == run.about["param_names"]
-    optim, eata, roid = (run.cfg[section] for section in ("OPTIM", "EATA", "ROID"))
-    name = run.about["method"].removesuffix("_reservoirtta")
-
+def optimizer_of(run: Run) -> OptimizerFactory:
+    """Makes the optimizer of a run."""
+    optim, name = run.cfg["OPTIM"], run.base
     if name == "sar" or optim["METHOD"] == "SGD":
-        optimizer = partial(
+        return partial(
             torch.optim.SGD,
             lr=optim["LR"],
             momentum=optim["MOMENTUM"],
@@ -261,43 +268,52 @@ def build_method(run: Run) -> AdaptationMethod:
             weight_decay=optim["WD"],
             nesterov=optim["NESTEROV"] and name != "sar",
         )
-    else:
-        betas = (optim["BETA"], 0.999)
-        optimizer = partial(torch.optim.Adam, lr=optim["LR"], betas=betas, weight_decay=optim["WD"])
+    betas = (optim["BETA"], 0.999)
+    return partial(torch.optim.Adam, lr=optim["LR"], betas=betas, weight_decay=optim["WD"])
 
-    if name == "tent":
-        return Tent(model, space, optimizer)
-    if name == "sar":
-        return Sar(
-            model,
-            space,
-            optimizer,
+
+def method_options(run: Run) -> dict[str, Any]:
+    """The adaptation method of a run, as a user would write it."""
+    eata, roid = run.cfg["EATA"], run.cfg["ROID"]
+    if run.base == "tent":
+        return dict(type="tent")
+    if run.base == "sar":
+        return dict(
+            type="sar",
             margin=eata["MARGIN_E0"],
             reset_below=run.cfg["SAR"]["RESET_CONSTANT_EM"],
             published_momentum=True,
         )
-    if name == "roid":
-        return Roid(
-            model,
-            space,
-            optimizer,
+    if run.base == "roid":
+        return dict(
+            type="roid",
             alpha=roid["MOMENTUM_SRC"],
             temperature=roid["TEMPERATURE"],
             momentum=roid["MOMENTUM_PROBS"],
             prior_correction=roid["USE_PRIOR_CORRECTION"],
             batch_size=run.cfg["TEST"]["BATCH_SIZE"],
         )
-    if name == "eata":  # which is also the published name of ETA and of RDumb
+    if run.base == "eata":  # which is also the published name of ETA and of RDumb
         filters = dict(margin=eata["MARGIN_E0"], d_margin=eata["D_MARGIN"])
         reset_every = run.cfg["MODEL"]["RESET_AFTER_NUM_UPDATES"]
         if reset_every:
-            return RDumb(model, space, optimizer, **filters, reset_every=reset_every)
+            return dict(type="rdumb", **filters, reset_every=reset_every)
         if not eata["FISHER_ALPHA"]:
-            return Eta(model, space, optimizer, **filters)
-        method = Eata(model, space, optimizer, **filters, fisher_alpha=eata["FISHER_ALPHA"])
+            return dict(type="eta", **filters)
+        return dict(type="eata", **filters, fisher_alpha=eata["FISHER_ALPHA"])
+    raise NotImplementedError(f"the traces have a method that we do not know: {run.base}")
+
+
+def build_method(run: Run) -> AdaptationMethod:
+    """The adaptation method of a run, around its own copy of the model."""
+    model = build_model(run.about["model"])
+    space = ParamSpace(model, norm_affine(model))
+    assert space.names == run.about["param_names"]
+    options = method_options(run)
+    method = find_method(options.pop("type"))(model, space, optimizer_of(run), **options)
+    if method.needs_source:
         method.prepare(source_images(indices) for indices in source_batches(0))
-        return method
-    raise NotImplementedError(f"the traces have a method that we do not know: {name}")
+    return method
 
 
 def memory_options(run: Run) -> dict[str, Any]:
@@ -312,14 +328,10 @@ def memory_options(run: Run) -> dict[str, Any]:
     return {**options, "type": recorded["SAMPLING"], "per_expert": True}
 
 
-def build_pipeline(run: Run, book: StyleBook) -> AdaptationPipeline:
-    """Our pipeline: the preset ``published_code`` with the options of a run."""
-    method = build_method(run)
-    if not run.has_reservoir:
-        return SingleModelPipeline(method)
+def reservoir_options(run: Run) -> dict[str, Any]:
+    """The preset ``published_code`` with the options of a run."""
     recorded = run.cfg["RESERVOIRTTA"]
-    assert tuple(recorded["STYLE_IDX"]) == book.encoders[run.style_format].taps
-    options = {
+    return {
         "preset": "published_code",
         "k_max": recorded["MAX_NUM_MODELS"],
         "calibration": {"quantile": recorded["QUANTILE_THR"]},
@@ -331,9 +343,40 @@ def build_pipeline(run: Run, book: StyleBook) -> AdaptationPipeline:
         },
     }
 
+
+def build_pipeline(run: Run, book: StyleBook) -> AdaptationPipeline:
+    """Our pipeline for a run."""
+    method = build_method(run)
+    if not run.has_reservoir:
+        return SingleModelPipeline(method)
+    recorded = run.cfg["RESERVOIRTTA"]
+    assert tuple(recorded["STYLE_IDX"]) == book.encoders[run.style_format].taps
+
     def make_style(style: object, calibration: object) -> Style:
         kind = run.style_format
         return partial(book.encode, kind=kind), book.calibration(kind), None
 
     fixed = dict(method=method, make_style=make_style)
-    return construct(build_reservoir, with_preset(options), "reservoir", **fixed)
+    return construct(build_reservoir, with_preset(reservoir_options(run)), "reservoir", **fixed)
+
+
+def build_classifier(run: Run, book: StyleBook) -> AdaptiveClassifier:
+    """The same by the classification adapter, with its own encoder, as a user would do it."""
+    model, options = build_model(run.about["model"]), {}
+    if run.has_reservoir:
+        style = {"weights": str(book.vgg_file), "statistic": run.style_format.lower()}
+        options = {
+            "reservoir": {**reservoir_options(run), "style": style},
+            "source": book.calibration(run.style_format),
+        }
+    built = AdaptiveClassifier(
+        model,
+        method_options(run),
+        optimizer=optimizer_of(run),
+        batch_size=run.cfg["TEST"]["BATCH_SIZE"],
+        **options,
+    )
+    if built.method.needs_source:
+        # A calibration stands in for the images of the reservoir, not for those of the Fisher term.
+        built.method.prepare(source_images(indices) for indices in source_batches(0))
+    return built

@@ -2,12 +2,11 @@ import pytest
 import torch
 from small_net import make_method
 
-from mmseg_reservoir.core import Calibration, StyleEncoder
+from mmseg_reservoir.core import Calibration, DomainResetPipeline, StyleEncoder
 from mmseg_reservoir.core.clustering import CLUSTERINGS
 from mmseg_reservoir.core.distance import DISTANCES
 from mmseg_reservoir.core.expert_init import EXPERT_INITS
 from mmseg_reservoir.core.memory import MEMORIES
-from mmseg_reservoir.core.pipeline import DomainResetPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import construct
 from mmseg_reservoir.presets import PRESETS, build_reservoir, with_preset

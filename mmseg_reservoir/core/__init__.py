@@ -2,13 +2,13 @@
 
 from .calibration import Calibration
 from .clustering import InformationClustering, KMeansClustering, SinkhornClustering
+from .domain_reset import DomainResetPipeline
 from .losses import entropy, information_loss
 from .memory import ReservoirSampling, StyleMemory
 from .model_style import ModelStyleEncoder
 from .params import ParamSpace, norm_affine, use_batch_statistics
 from .pipeline import (
     AdaptationPipeline,
-    DomainResetPipeline,
     Outcome,
     ReservoirPipeline,
     SingleModelPipeline,

@@ -64,6 +64,14 @@ class AdaptationPipeline(ABC):
             domain: The true domain, where known; only an oracle looks at it.
         """
 
+    @abstractmethod
+    def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
+        """Predict a batch with what has been learned: nothing adapts, no domain is opened.
+
+        A router still follows the stream, since the evidence of several batches is what some
+        of them route by.
+        """
+
     def predict_source(self, inputs: Tensor) -> Tensor:
         """What the source model says: a baseline that leaves the adaptation as it was."""
         with self.method.space.at(self.source):
@@ -113,6 +121,11 @@ class SingleModelPipeline(AdaptationPipeline):
         if self.predict_after:
             logits = self.method.predict(inputs)
         return Outcome(self.method.correct(logits), Route(0, torch.ones(1), is_new=False), k=1)
+
+    def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
+        """Predict a batch without adapting."""
+        logits = self.method.correct(self.method.predict(inputs))
+        return Outcome(logits, Route(0, torch.ones(1), is_new=False), k=1)
 
     def _state(self) -> dict[str, Any]:
         # A reservoir of one is the same thing, and knows how to copy what it keeps.
@@ -166,8 +179,7 @@ class ReservoirPipeline(AdaptationPipeline):
         if route.is_new:
             self.reservoir.add(*self.init(self.reservoir, self.method, inputs))
 
-        weight = float(route.weights[route.index])
-        alone = not self.ensemble or weight >= self.one_hot
+        alone = self._is_alone(route)
         reuse = alone and not self.predict_after
         if not (reuse or self.predict_after):
             logits = self._predict_together(route.weights, inputs)
@@ -177,7 +189,7 @@ class ReservoirPipeline(AdaptationPipeline):
         adapting = self.method.adapt(inputs)
         adapted = self.method.space.values.detach()
         if self.progressive:
-            adapted = torch.lerp(expert, adapted, weight)
+            adapted = torch.lerp(expert, adapted, float(route.weights[route.index]))
         self.reservoir.commit(route.index, adapted, self.method.domain_state())
 
         if reuse:
@@ -188,6 +200,20 @@ class ReservoirPipeline(AdaptationPipeline):
         elif self.predict_after:
             logits = self._predict_together(route.weights, inputs)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
+        """Predict a batch with the experts as they are."""
+        route = find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
+        if self._is_alone(route):
+            self.method.load(*self.reservoir.checkout(route.index))
+            logits = self.method.predict(inputs)
+        else:
+            logits = self._predict_together(route.weights, inputs)
+        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def _is_alone(self, route: Route) -> bool:
+        """Whether the routed expert predicts by itself."""
+        return not self.ensemble or float(route.weights[route.index]) >= self.one_hot
 
     def reset_optimizers(self) -> None:
         """Forget the moments of every expert's optimizer."""
@@ -205,50 +231,6 @@ class ReservoirPipeline(AdaptationPipeline):
         self.reservoir.load_state_dict(state["reservoir"])
         self.router.load_state_dict(state["router"])
         self.method.load(*self.reservoir.checkout(0))
-
-
-class DomainResetPipeline(AdaptationPipeline):
-    """One model that starts anew whenever the router sees another domain.
-
-    With RDumb's method this is the paper's "RDumb w/ VGG": the detector of the reservoir, but a
-    reset to the source in the place of an expert.
-
-    Args:
-        method: The adaptation method.
-        router: Decides the domain.
-        encoder: Batch -> style vector; None if the router needs no style.
-        predict: ``"before"`` or ``"after"`` the update.
-    """
-
-    def __init__(
-        self,
-        method: AdaptationMethod,
-        router: Router,
-        encoder: Callable[[Tensor], Tensor] | None = None,
-        predict: str = "before",
-    ) -> None:
-        super().__init__(method, predict)
-        self.router = router
-        self.encoder = encoder
-        self._single = SingleModelPipeline(method, predict)
-        self._domain = 0
-
-    def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
-        """Reset if the domain changed, then adapt and predict."""
-        route = find_route(self.router, self.encoder, inputs, complete, domain)
-        if route.index != self._domain:
-            self.method.reset()
-            self._domain = route.index
-        return Outcome(self._single.step(inputs).logits, route, k=self.router.k)
-
-    def _state(self) -> dict[str, Any]:
-        state = {"router": self.router.state_dict(), "domain": self._domain}
-        return {**self._single._state(), **state}
-
-    def _load_state(self, state: dict[str, Any]) -> None:
-        self._single._load_state(state)
-        self.router.load_state_dict(state["router"])
-        self._domain = state["domain"]
 
 
 def find_route(

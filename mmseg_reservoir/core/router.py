@@ -167,7 +167,8 @@ class OracleRouter(Router):
                 "OracleRouter needs the domain name of every batch, and this stream has none: "
                 "use the style router"
             )
-        is_new = domain not in self._domains
+        known = domain in self._domains
+        is_new = may_open and not known
         if is_new:
             if self.k == self.k_max:
                 raise ReservoirError(
@@ -175,7 +176,8 @@ class OracleRouter(Router):
                     "must be at least the number of domains + 1"
                 )
             self._domains.append(domain)
-        index = 1 + self._domains.index(domain)
+        # A batch that may not open its domain is the source's until one comes that may.
+        index = 1 + self._domains.index(domain) if known or is_new else 0
         weights = torch.zeros(self.k)
         weights[index] = 1
         return Route(index, weights, is_new)

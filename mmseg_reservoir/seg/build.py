@@ -14,25 +14,17 @@ import torch
 from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 from mmseg.models import EncoderDecoder, SegDataPreProcessor
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core.model_style import ModelStyleEncoder
-from ..core.params import ParamSpace, all_parameters, norm_affine
 from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
 from ..core.style import StyleEncoder
-from ..lora import lora_space
 from ..methods import AdaptationMethod, OptimizerFactory, find_method
 from ..options import choose, construct
 from ..presets import Style, build_reservoir, with_preset
+from ..spaces import build_space
 from .segmentor import segmentation_forward
 from .source_images import calibrate, source_batches, source_dataset
-
-PARAMS: dict[str, Callable[..., ParamSpace | dict[str, nn.Parameter]]] = {
-    "norm_affine": norm_affine,
-    "all": all_parameters,
-    "lora": lora_space,
-}
-"""What may adapt: selections of a model's own parameters, and spaces that add some."""
 
 _IMAGENET_MEAN = (123.675, 116.28, 103.53)
 _IMAGENET_STD = (58.395, 57.12, 57.375)
@@ -61,17 +53,12 @@ def build_method(
     model: EncoderDecoder, method: Mapping[str, Any], params: Mapping[str, Any]
 ) -> AdaptationMethod:
     """The adaptation method over the selected parameters of a model."""
-    params = {"type": "norm_affine", "under": "backbone", **params}
-    select = choose(params.pop("type"), PARAMS, "params.type")
-    space = construct(select, params, "params", model=model)
-    if not isinstance(space, ParamSpace):
-        space = ParamSpace(model, space)
     options = dict(method)
     cls = find_method(options.pop("type"))
     if "optimizer" in options:
         options["optimizer"] = build_optimizer(options["optimizer"])
-    forward = segmentation_forward(model)
-    return construct(cls, options, "method", forward=forward, space=space)
+    space = build_space(model, {"under": "backbone", **params})
+    return construct(cls, options, "method", forward=segmentation_forward(model), space=space)
 
 
 def build_optimizer(optimizer: Mapping[str, Any]) -> OptimizerFactory:

@@ -7,6 +7,7 @@ import torch
 from small_net import make_method, make_router
 
 from mmseg_reservoir.core import (
+    DomainResetPipeline,
     OracleRouter,
     ReservoirPipeline,
     SingleModelPipeline,
@@ -226,3 +227,30 @@ def test_optimizers_can_begin_anew_while_parameters_stay(stream, kind):
         pipeline.step(stream[0], domain=domain)
         expected = 1 if kind == "reservoir" or domain == "a" else 2
         assert method.optimizer.state[method.space.values]["step"] == expected
+
+
+@pytest.mark.parametrize("kind", ["single", "reservoir", "reset"])
+def test_inference_uses_what_was_learned_and_changes_none_of_it(encoder, stream, kind):
+    method = make_method()
+    router = make_router(encoder(stream[0]), 5.0)
+    pipelines = {
+        "single": lambda: SingleModelPipeline(method),
+        "reservoir": lambda: ReservoirPipeline(method, router, encoder),
+        "reset": lambda: DomainResetPipeline(method, router, encoder),
+    }
+    pipeline = pipelines[kind]()
+    for x in stream[:-2]:
+        pipeline.step(x)
+    saved = copy.deepcopy(pipeline.state_dict())
+    k = pipeline.router.k if kind != "single" else 1
+    outcomes = [pipeline.infer(x) for x in stream]
+    assert all(outcome.k == k and not outcome.route.is_new for outcome in outcomes)
+    after = pipeline.state_dict()
+    assert after["method"] == saved["method"]
+    for part in ("single", "reservoir"):
+        if part in saved:
+            assert torch.equal(after[part]["experts"], saved[part]["experts"])
+    # The next prediction, which is made before its update, is the same one.
+    route = outcomes[-1].route
+    if kind == "single" or float(route.weights[route.index]) > 1 - 1e-6:
+        assert torch.equal(pipeline.step(stream[-1]).logits, outcomes[-1].logits)

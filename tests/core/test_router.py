@@ -141,3 +141,11 @@ def test_mistakes_are_explained():
     large.route(style(50))
     with pytest.raises(ReservoirError, match="2 centroids, K_max is 1"):
         make_router(k_max=1).load_state_dict(large.state_dict())
+
+
+def test_oracle_sends_what_may_open_no_domain_to_the_source():
+    router = OracleRouter(4)
+    route = router.route(domain="fog", may_open=False)
+    assert (route.index, route.is_new, router.k) == (0, False, 1)
+    assert router.route(domain="fog").index == 1
+    assert router.route(domain="fog", may_open=False).index == 1

@@ -1,0 +1,66 @@
+"""From names and options to an adaptation method around a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.params import use_batch_statistics
+from ..errors import ReservoirError
+from ..methods import AdaptationMethod, OptimizerFactory, find_method
+from ..options import choose, construct
+from ..spaces import build_space
+
+OPTIMIZERS = {
+    name: cls
+    for name, cls in vars(torch.optim).items()
+    if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer)
+}
+
+
+def build_method(
+    net: nn.Module,
+    method: str | Mapping[str, Any],
+    optimizer: Mapping[str, Any] | OptimizerFactory | None = None,
+    params: Mapping[str, Any] | None = None,
+    batch_statistics: bool = True,
+) -> AdaptationMethod:
+    """The method over the selected parameters of a net; see :class:`AdaptiveClassifier`."""
+    options = {"type": method} if isinstance(method, str) else dict(method)
+    cls = find_method(options.pop("type"))
+    if batch_statistics:
+        use_batch_statistics(net)
+    space = build_space(net, params or {})
+    fixed: dict[str, Any] = {"forward": partial(classify, net), "space": space}
+    fixed["optimizer"] = build_optimizer(optimizer or {"type": "Adam", "lr": 1e-3})
+    return construct(cls, options, "method", **fixed)
+
+
+def build_optimizer(optimizer: Mapping[str, Any] | OptimizerFactory) -> OptimizerFactory:
+    """A maker of optimizers from ``dict(type="Adam", lr=...)``, or the one that is given."""
+    if callable(optimizer):
+        return optimizer
+    options = dict(optimizer)
+    cls = choose(options.pop("type", "Adam"), OPTIMIZERS, "optimizer")
+    return lambda tensors: construct(cls, options, "optimizer", params=tensors)
+
+
+def classify(net: nn.Module, images: Tensor) -> Tensor:
+    """Logits ``(N, C)``, also of nets that return them inside of something."""
+    found = net(images)
+    if isinstance(found, Mapping):
+        found = found.get("logits")
+    elif isinstance(found, (tuple, list)):
+        found = found[0]
+    found = getattr(found, "logits", found)
+    if not isinstance(found, Tensor) or found.ndim != 2:
+        what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ReservoirError(
+            f"{type(net).__name__} must return logits (N, C), got {what}: wrap it in a module that "
+            "returns them"
+        )
+    return found

@@ -1,0 +1,73 @@
+"""DomainNet-126 (Peng et al., ICCV 2019; the 126 classes of Saito et al., ICCV 2019).
+
+``DOMAIN/CLASS/*.jpg`` for ``clipart``, ``painting``, ``real`` and ``sketch``; and, as published with
+AdaContrast (Chen et al., CVPR 2022), ``DOMAIN_list.txt`` with one ``PATH LABEL`` per line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import ReservoirError
+from .base import DomainSet
+from .files import FileImages, read_list
+from .preprocess import Preprocess
+
+DOMAINS = ("real", "painting", "clipart", "sketch")
+CLASSES = 126
+
+
+class DomainNet126(DomainSet):
+    """DomainNet-126; leave the source domain out of ``domains``.
+
+    Args:
+        root: The folder with one folder per domain.
+        domains: In order; by default all four.
+        lists: The folder of the lists; by default the root.
+        resize: See `Preprocess`.
+        crop: Side of the square in the centre.
+        filter: Of resizing.
+    """
+
+    title = "DomainNet-126"
+    classes = CLASSES
+
+    def __init__(
+        self,
+        root: str | Path,
+        domains: Sequence[str] | None = None,
+        lists: str | Path | None = None,
+        resize: int | tuple[int, int] | None = 256,
+        crop: int | None = 224,
+        filter: str = "bilinear",
+    ) -> None:
+        super().__init__(domains, DOMAINS)
+        self.root = Path(root)
+        self.lists = self.root if lists is None else Path(lists)
+        self.preprocess = Preprocess(resize, crop, filter)
+        self.listed = {
+            name: read_domain_list(self.lists / f"{name}_list.txt") for name in self.names
+        }
+
+    def _open(self, name: str, severity: int | None) -> FileImages:
+        names, labels = self.listed[name]
+        return FileImages(self.root, names, labels, self.preprocess)
+
+
+def read_domain_list(path: Path) -> tuple[list[str], list[int]]:
+    """Paths and labels of a list."""
+    names, labels = [], []
+    for number, words in enumerate(read_list(path, "image list"), start=1):
+        # Names of files may hold spaces; the label is the last word.
+        label = words[-1]
+        if len(words) < 2 or not label.isdigit() or int(label) >= CLASSES:
+            raise ReservoirError(
+                f"line {number} of {path} must be PATH LABEL with a label below {CLASSES}, got "
+                f"{' '.join(words)!r}: use the lists published with AdaContrast"
+            )
+        names.append(" ".join(words[:-1]))
+        labels.append(int(label))
+    if not names:
+        raise ReservoirError(f"{path} is empty: use the lists published with AdaContrast")
+    return names, labels

@@ -1,0 +1,63 @@
+"""The detector of the reservoir, with a reset in the place of an expert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from .pipeline import AdaptationPipeline, Outcome, SingleModelPipeline, find_route
+from .router import Router
+
+if TYPE_CHECKING:
+    from ..methods.base import AdaptationMethod
+
+
+class DomainResetPipeline(AdaptationPipeline):
+    """One model that starts anew whenever the router sees another domain.
+
+    With RDumb's method this is the paper's "RDumb w/ VGG": the detector of the reservoir, but a
+    reset to the source in the place of an expert.
+
+    Args:
+        method: The adaptation method.
+        router: Decides the domain.
+        encoder: Batch -> style vector; None if the router needs no style.
+        predict: ``"before"`` or ``"after"`` the update.
+    """
+
+    def __init__(
+        self,
+        method: AdaptationMethod,
+        router: Router,
+        encoder: Callable[[Tensor], Tensor] | None = None,
+        predict: str = "before",
+    ) -> None:
+        super().__init__(method, predict)
+        self.router = router
+        self.encoder = encoder
+        self._single = SingleModelPipeline(method, predict)
+        self._domain = 0
+
+    def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
+        """Reset if the domain changed, then adapt and predict."""
+        route = find_route(self.router, self.encoder, inputs, complete, domain)
+        if route.index != self._domain:
+            self.method.reset()
+            self._domain = route.index
+        return Outcome(self._single.step(inputs).logits, route, k=self.router.k)
+
+    def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
+        """Predict a batch without adapting; there is nothing to reset then."""
+        route = find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
+        return Outcome(self._single.infer(inputs).logits, route, k=self.router.k)
+
+    def _state(self) -> dict[str, Any]:
+        state = {"router": self.router.state_dict(), "domain": self._domain}
+        return {**self._single._state(), **state}
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        self._single._load_state(state)
+        self.router.load_state_dict(state["router"])
+        self._domain = state["domain"]

@@ -1,0 +1,186 @@
+import doctest
+import io
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from mmseg_reservoir.cls import AdaptiveClassifier, classifier
+from mmseg_reservoir.core import Calibration
+from mmseg_reservoir.errors import ReservoirError
+
+SEEDED = dict(style=dict(weights="seeded"))
+
+
+def make_net(norm=nn.BatchNorm2d):
+    torch.manual_seed(0)
+    norm = norm(8) if norm is nn.BatchNorm2d else norm(2, 8)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
+    )
+
+
+def batches(seed, count, scale=1.0, size=8):
+    generator = torch.Generator().manual_seed(seed)
+    return [scale * torch.rand(size, 3, 16, 16, generator=generator) for _ in range(count)]
+
+
+SOURCE = batches(0, 6)
+BRIGHT, DARK = batches(1, 4), batches(2, 4, scale=0.1)
+STREAM = [*DARK[:2], *BRIGHT[:2], *DARK[2:], *BRIGHT[2:]]
+
+
+def adaptive(method="tent", **options):
+    return AdaptiveClassifier(make_net(), method, **options)
+
+
+def test_the_three_lines_of_the_documentation():
+    names = dict(net=make_net(), loader=SOURCE, stream=BRIGHT)
+    runner = doctest.DocTestRunner()
+    for test in doctest.DocTestFinder().find(classifier.AdaptiveClassifier, globs=names):
+        runner.run(test)
+    assert runner.summarize(verbose=False).attempted >= 4
+    assert runner.failures == 0
+
+
+def test_finds_domains_and_recognises_them():
+    model = adaptive(reservoir=SEEDED, source=SOURCE)
+    experts = []
+    for images in STREAM:
+        assert model(images).shape == (8, 4)
+        experts.append(model.last.route.index)
+    assert experts == [1, 1, 0, 0, 1, 1, 0, 0]
+    assert model.last.k == 2
+
+
+def test_labels_beside_the_images_are_ignored_and_small_batches_left_out():
+    labelled = [(images, torch.zeros(8)) for images in SOURCE] + [(SOURCE[0][:3], torch.zeros(3))]
+    one = adaptive(reservoir=SEEDED, source=SOURCE)
+    other = adaptive(reservoir=SEEDED, source=labelled)
+    assert torch.equal(one.calibration.styles, other.calibration.styles)
+    assert one.pipeline.router.tau == other.pipeline.router.tau
+    other(DARK[0][:3])  # an incomplete batch opens no domain
+    assert other.last.k == 1
+
+
+@pytest.mark.parametrize("method", ["tent", "eata", "sar"])
+@pytest.mark.parametrize("reservoir", [None, SEEDED])
+def test_state_goes_through_a_file_without_source_images(method, reservoir):
+    model = adaptive(method, reservoir=reservoir, source=SOURCE)
+    for images in STREAM:
+        model(images)
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    other = adaptive(method, reservoir=reservoir)
+    if reservoir:
+        with pytest.raises(ReservoirError, match="knows no source images yet: give"):
+            other(DARK[0])
+    other.load_state_dict(torch.load(file, weights_only=True))
+    for images in STREAM:
+        assert torch.equal(other(images), model(images))
+        assert other.last.route.index == model.last.route.index
+
+
+def test_frozen_it_routes_and_learns_nothing():
+    model = adaptive(reservoir=SEEDED, source=SOURCE)
+    for images in STREAM:
+        model(images)
+    experts = model.pipeline.reservoir.experts.clone()
+    model.freeze()
+    first = [model(images) for images in STREAM]
+    assert [model(images) is not None and model.last.route.index for images in STREAM] == [
+        1, 1, 0, 0, 1, 1, 0, 0,
+    ]  # fmt: skip
+    assert torch.equal(model.pipeline.reservoir.experts, experts)
+    assert torch.equal(model(STREAM[-1]), first[-1])
+    model.freeze(False)(DARK[0])
+    assert not torch.equal(model.pipeline.reservoir.experts, experts)
+
+
+def test_images_may_be_normalised_already():
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    normalised = [(x - mean.view(3, 1, 1)) / std.view(3, 1, 1) for x in SOURCE]
+    unit = adaptive(reservoir=SEEDED, source=SOURCE).calibration.styles
+    for images in ("imagenet", (mean, std)):
+        styles = adaptive(reservoir=SEEDED, source=normalised, images=images).calibration.styles
+        torch.testing.assert_close(styles, unit, rtol=1e-4, atol=1e-4)
+
+
+def test_batch_statistics_can_be_left_alone():
+    inside = adaptive(batch_statistics=False).net[1]
+    assert inside.running_mean is not None
+    assert adaptive().net[1].running_mean is None
+
+
+def test_train_mode_is_not_entered():
+    assert not any(module.training for module in adaptive().train().modules())
+
+
+def test_a_calibration_stands_in_for_the_source_images():
+    known = adaptive(reservoir=SEEDED, source=SOURCE).calibration
+    model = adaptive(reservoir=SEEDED, source=Calibration(known.styles))
+    model(DARK[0])
+    assert model.last.k == 2
+
+
+def test_oracle_needs_no_source():
+    model = adaptive(reservoir=dict(router=dict(type="oracle")))
+    model(DARK[0], domain="dark")
+    assert model.last.route.index == 1
+
+
+@pytest.mark.parametrize("wrap", [lambda x: {"logits": x}, lambda x: (x, None)])
+def test_logits_are_found_inside_of_what_the_net_returns(wrap):
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = make_net()
+
+        def forward(self, x):
+            return wrap(self.inner(x))
+
+    assert AdaptiveClassifier(Wrapped())(DARK[0]).shape == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(source=iter(SOURCE), reservoir=SEEDED), "iterator, which can be read only once"),
+        (dict(source=[["a"]] * 3, reservoir=SEEDED), "a source batch must be a tensor"),
+        (dict(source=[255 * x for x in SOURCE], reservoir=SEEDED), "promises values in .0, 1."),
+        (dict(images="bytes"), 'say "unit"'),
+        (dict(optimizer=dict(type="Adan")), "unknown optimizer 'Adan'"),
+        (dict(optimizer=dict(type="SGD", rl=1)), "optimizer has no option 'rl'"),
+        (dict(params=dict(type="layers")), "unknown params.type 'layers'"),
+        (dict(reservoir=dict(k_maxx=3), source=SOURCE), "reservoir has no option 'k_maxx'"),
+        (
+            dict(reservoir=dict(calibration=dict(file="x")), source=SOURCE),
+            "reservoir.calibration has no option 'file'",
+        ),
+    ],
+)
+def test_mistakes_are_explained(options, message):
+    with pytest.raises(ReservoirError, match=message):
+        adaptive(**options)
+
+
+def test_wrong_batches_are_explained():
+    model = adaptive(reservoir=SEEDED, source=SOURCE)
+    with pytest.raises(ReservoirError, match="NaN or infinite"):
+        model(DARK[0] * float("nan"))
+    with pytest.raises(ReservoirError, match=r"\(N, 3, H, W\), got \(8, 1, 16, 16\)"):
+        model(DARK[0][:, :1])
+    with pytest.raises(ReservoirError, match=r"must return logits \(N, C\), got \(8, 8, 14, 14\)"):
+        AdaptiveClassifier(make_net()[:3])(DARK[0])
+
+
+def test_importing_it_needs_no_mm_package():
+    code = (
+        "import sys, mmseg_reservoir.cls; "
+        "print([m for m in ('mmseg', 'mmcv', 'mmengine', 'mmpretrain') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
