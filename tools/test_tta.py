@@ -2,6 +2,7 @@
 
 python tools/test_tta.py configs/minicity/segformer-tiny_tent_reservoir.py
 python tools/test_tta.py CONFIG CHECKPOINT --show-dir panels --cfg-options reservoir.k_max=8
+python tools/test_tta.py CONFIG CHECKPOINT --protocol fair --lr-grid 1e-6 1e-5 1e-4
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mmengine.runner import Runner
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import suggest
+from mmseg_reservoir.seg.fair import LR_GRID, run_fair
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -30,6 +32,20 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "--baseline", help="with --show-dir: also show 'source', or the --show-dir of another run"
     )
     parser.add_argument("--seed", type=int, help="default: the config's, 0")
+    parser.add_argument(
+        "--protocol",
+        choices=("published", "fair"),
+        default="published",
+        help="published: the config as it is; fair: once per learning rate of a grid that is the "
+        "same for every method, the best by a criterion without labels marked",
+    )
+    parser.add_argument(
+        "--lr-grid",
+        nargs="+",
+        type=float,
+        metavar="LR",
+        help=f"with --protocol fair (default: {' '.join(f'{lr:g}' for lr in LR_GRID)})",
+    )
     parser.add_argument(
         "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
     )
@@ -54,6 +70,8 @@ def load_config(args: argparse.Namespace) -> Config:
     """The config with the command line merged in, checked as far as that is cheap."""
     if not Path(args.config).is_file():
         raise ReservoirError(f"no config file {args.config}")
+    if args.lr_grid and args.protocol != "fair":
+        raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
     cfg = Config.fromfile(args.config)
     known = {*cfg, *inspect.signature(Runner.__init__).parameters}
     for key in args.cfg_options:
@@ -106,8 +124,12 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
     try:
-        cfg = load_config(parse_args(argv))
-        Runner.from_cfg(cfg).test()
+        args = parse_args(argv)
+        cfg = load_config(args)
+        if args.protocol == "fair":
+            run_fair(cfg, args.lr_grid or LR_GRID)
+        else:
+            Runner.from_cfg(cfg).test()
     except ReservoirError as error:
         # From a worker of a dataloader the message arrives below that worker's traceback.
         message = str(error).strip().splitlines()[-1].removeprefix(f"{_NAME}: ")

@@ -17,6 +17,8 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from .. import __version__
+from ..check.record import describe_loader
+from ..report.published import find_row, published_table
 from ..report.tables import visit_table
 from .metric import VisitIoUMetric
 
@@ -43,6 +45,10 @@ class ResultsHook(Hook):
             "seed": runner.seed,
             "tau": getattr(router, "tau", None),
             "versions": versions(),
+            "config_file": runner.cfg.filename,
+            "data": {
+                name: describe_loader(loader) for name, loader in runner.test_loop.loaders.items()
+            },
             "config": runner.cfg.to_dict(),
             "visits": [],
             "routes": [],
@@ -65,6 +71,8 @@ class ResultsHook(Hook):
                     "weight": about.get("route_weight", 1.0),
                     "opened": about.get("opened", False),
                     "seconds": about.get("adaptation_seconds"),
+                    "entropy": about.get("entropy"),
+                    "marginal_entropy": about.get("marginal_entropy"),
                 }
             )
 
@@ -99,6 +107,10 @@ class ResultsHook(Hook):
         self._write(Path(runner.work_dir))
         table = visit_table(self.results["visits"])
         runner.logger.info(f"mIoU by condition and visit\n{table}")
+        published = find_row(runner.cfg.filename)
+        beside = published and published_table(self.results["visits"], published)
+        if beside:
+            runner.logger.info(f"beside the published row {published.name!r}\n{beside}")
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
 
     def _write(self, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from mmengine.model import BaseModel
 from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
 
+from ..core.losses import information_terms
 from ..core.pipeline import AdaptationPipeline
 from ..errors import ReservoirError
 
@@ -35,7 +37,9 @@ class AdaptiveSegmentor(BaseModel):
 
     Each returned sample tells its route in its metainfo: ``expert`` (which one adapted), ``k``
     (how many there are), ``route_weight`` (the expert's share of the prediction), ``opened``
-    (whether it is new) and ``adaptation_seconds`` (time per image).
+    (whether it is new) and ``adaptation_seconds`` (time per image). ``entropy`` (mean over its
+    pixels) and ``marginal_entropy`` (of the mean distribution of its pixels), in nats, tell how
+    sure and how diverse its prediction is, without a label.
 
     Args:
         model: The segmentor, with its weights loaded.
@@ -64,7 +68,8 @@ class AdaptiveSegmentor(BaseModel):
         )
         seconds = (_now(inputs) - start) / len(inputs)
         samples = self._to_samples(outcome.logits, data_samples)
-        for sample in samples:
+        for sample, logits in zip(samples, outcome.logits, strict=True):
+            sure, diverse = information_terms(logits[None].float())
             sample.set_metainfo(
                 dict(
                     expert=outcome.route.index,
@@ -72,6 +77,8 @@ class AdaptiveSegmentor(BaseModel):
                     route_weight=float(outcome.route.weights[outcome.route.index]),
                     opened=outcome.route.is_new,
                     adaptation_seconds=seconds,
+                    entropy=_finite(sure),
+                    marginal_entropy=_finite(-diverse),
                 )
             )
         return samples
@@ -85,9 +92,13 @@ class AdaptiveSegmentor(BaseModel):
         return self._to_samples(logits, samples)[0].pred_sem_seg.data[0]
 
     def _to_samples(self, logits: Tensor, data_samples: list) -> list:
-        head = self.segmentor.decode_head
-        head = head[-1] if isinstance(head, nn.ModuleList) else head
-        logits = head.predict_by_feat(logits, [sample.metainfo for sample in data_samples])
+        about = [sample.metainfo for sample in data_samples]
+        # A prediction at the size of the labels is final: resizing it to the input's and back
+        # would blur it.
+        if not all(logits.shape[-2:] == tuple(meta["ori_shape"][:2]) for meta in about):
+            head = self.segmentor.decode_head
+            head = head[-1] if isinstance(head, nn.ModuleList) else head
+            logits = head.predict_by_feat(logits, about)
         return self.segmentor.postprocess_result(logits, data_samples)
 
 
@@ -98,6 +109,12 @@ def _check_finite(inputs: Tensor, data_samples: list) -> None:
                 f"the image {sample.metainfo.get('img_path')} holds NaN or infinite values after "
                 "preprocessing: mend or remove it"
             )
+
+
+def _finite(value: Tensor) -> float | None:
+    """The number, or None, which JSON has a word for, of a prediction that is not finite."""
+    number = float(value)
+    return number if math.isfinite(number) else None
 
 
 def _now(inputs: Tensor) -> float:

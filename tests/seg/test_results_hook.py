@@ -1,9 +1,13 @@
 import csv
 import json
+import math
 
 import pytest
 from stream_run import TINY, data_options, run, seeded_reservoir
 
+from mmseg_reservoir.check.layouts import LAYOUTS
+from mmseg_reservoir.check.manifest import manifest_hash
+from mmseg_reservoir.check.survey import list_files
 from mmseg_reservoir.seg import ResultsHook
 from tools import test_tta
 
@@ -32,11 +36,25 @@ def test_json_has_everything(finished):
     assert set(results["visits"][0]["per_class"]) >= {"road", "car", "sky"}
     for route in results["routes"]:
         assert {"round", "domain", "image", "expert", "k"} <= set(route)
+        assert 0 < route["entropy"] <= route["marginal_entropy"] < math.log(19) + 1e-6
         assert 0 <= route["expert"] < route["k"] <= 16
     ks = [route["k"] for route in results["routes"]]
     assert ks == sorted(ks)
     assert ks[-1] == 1 + sum(route["opened"] for route in results["routes"])
     assert ks[-1] > 1
+
+
+def test_data_has_the_checkers_manifest_and_the_order(finished, minicity):
+    _, results = finished
+    found = {files.cell.name: files for files in list_files(LAYOUTS["minicity"], minicity).found}
+    assert results["data"] == {
+        name: {
+            "images": 3,
+            "manifest": manifest_hash(found[f"train/{name}"].used, minicity),
+            "sorted": True,
+        }
+        for name in ("fog", "night")
+    }
 
 
 def test_csv_agrees_at_full_precision(finished):
@@ -72,6 +90,30 @@ def test_table_is_printed_at_the_end(minicity, tmp_path, capfd):
     assert "mIoU by condition and visit" in printed
     assert f"{results['visits'][0]['mIoU']:.2f}" in printed
     assert "night" in printed
+
+
+def test_published_row_is_printed_beside_ours(minicity, tmp_path, capfd):
+    config = tmp_path / "own.py"
+    config.write_text(f"_base_ = {str(TINY / 'segformer-tiny_source.py')!r}\n")
+    (tmp_path / "metafile.yaml").write_text(
+        "Models:\n"
+        "  - Name: Own\n"
+        "    Config: somewhere/own.py\n"
+        "    Results:\n"
+        "      - {Dataset: ACDC fog, Metrics: {mIoU visit 1: 11.5, mIoU visit 4: 77.5}}\n"
+    )
+    results = run(config, minicity, tmp_path / "w")
+    printed = capfd.readouterr().out
+    assert results["config_file"] == str(config)
+    assert "beside the published row 'Own'" in printed
+    assert "11.5" in printed
+    assert f"{results['visits'][0]['mIoU'] - 11.5:+.2f}" in printed
+    assert "77.5" not in printed  # the run has no visit 4
+
+
+def test_minicity_has_no_published_row(minicity, tmp_path, capfd):
+    run("segformer-tiny_source", minicity, tmp_path)
+    assert "beside the published row" not in capfd.readouterr().out
 
 
 def test_tensorboard_by_config_alone(minicity, tmp_path):

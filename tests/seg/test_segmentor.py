@@ -7,7 +7,7 @@ from mmseg.structures import SegDataSample
 
 from mmseg_reservoir.core import ParamSpace, SingleModelPipeline, norm_affine
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.methods import Source, Tent
+from mmseg_reservoir.methods import Cotta, Source, Tent
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from mmseg_reservoir.seg.segmentor import segmentation_forward
 
@@ -52,6 +52,24 @@ def test_adapts_under_no_grad_and_tells_the_route(tiny_model, data):
     assert first.adaptation_seconds > 0
 
 
+def test_entropies_are_those_of_the_prediction(tiny_model, data):
+    model = adaptive(tiny_model)
+    sample = model.test_step(copy.deepcopy(data))[0]
+    inputs = model.data_preprocessor(data, False)["inputs"]
+    with torch.no_grad():
+        p = model.segmentor(inputs, mode="tensor").softmax(dim=1)[0].flatten(1).double()
+    mean = p.mean(dim=1)
+    assert sample.entropy == pytest.approx(float(-(p * p.log()).sum(dim=0).mean()), rel=1e-5)
+    assert sample.marginal_entropy == pytest.approx(float(-(mean * mean.log()).sum()), rel=1e-5)
+
+
+def test_entropies_of_a_broken_prediction_are_none(tiny_model, data):
+    model = adaptive(tiny_model)
+    model.segmentor.decode_head.conv_seg.bias.data[0] = float("nan")
+    sample = model.test_step(data)[0]
+    assert (sample.entropy, sample.marginal_entropy) == (None, None)
+
+
 def test_only_the_selected_parameters_change(tiny_model, data):
     model = adaptive(tiny_model, Tent, optimizer=partial(torch.optim.Adam, lr=1e-2))
     model.test_step(data)
@@ -60,6 +78,17 @@ def test_only_the_selected_parameters_change(tiny_model, data):
     assert changed
     assert changed <= set(model.pipeline.method.space.names)
     assert all(name.startswith("backbone.") for name in changed)
+
+
+def test_a_prediction_at_the_size_of_the_labels_is_not_resized(tiny_model, data):
+    model = adaptive(
+        tiny_model, Cotta, optimizer=partial(torch.optim.Adam, lr=1e-2), ratios=[1], label_scale=2
+    )
+    inputs = model.data_preprocessor(copy.deepcopy(data), False)["inputs"]
+    logits = model.pipeline.predict_source(inputs)
+    assert logits.shape[-2:] == (128, 192)
+    sample = model.test_step(data)[0]
+    assert torch.equal(sample.seg_logits.data, logits[0])
 
 
 def test_nan_image_is_named(tiny_model, data):

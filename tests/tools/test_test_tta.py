@@ -40,6 +40,15 @@ def test_no_config_no_checkpoint(capfd, tmp_path):
     assert "no images *_rgb_anon.png below data/acdc/rgb_anon/fog/train" in line
 
 
+def test_wrong_protocol_options(capfd, tent):
+    line = fail(capfd, *tent[:3], "--lr-grid", "1e-5", *tent[3:])
+    assert "--lr-grid belongs to --protocol fair" in line
+    line = fail(capfd, *tent[:3], "--protocol=fair", "--lr-grid", "0", *tent[3:])
+    assert "positive learning rates, got 0" in line
+    source = [TINY / "segformer-tiny_source.py", *tent[1:3], "--protocol=fair", *tent[3:]]
+    assert "run it with --protocol published" in fail(capfd, *source)
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [

@@ -1,0 +1,110 @@
+"""The published numbers, from the ``metafile.yaml`` beside a config, and a run beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prettytable import PrettyTable, TableStyle
+
+from ..errors import ReservoirError
+from .tables import by_domain
+
+METAFILE = "metafile.yaml"
+_CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # of a checkout
+_METRIC = re.compile(r"mIoU visit (\d+)")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table of methods.
+
+    Args:
+        name: What the table calls it.
+        config: The name of its config file, without folders.
+        scores: Published mIoU by domain and visit; empty if nothing is published.
+    """
+
+    name: str
+    config: str
+    scores: Mapping[str, Mapping[int, float]]
+
+    @property
+    def visits(self) -> list[int]:
+        """The visits that are published for every domain."""
+        common = set.intersection(*(set(row) for row in self.scores.values()))
+        return sorted(common)
+
+    def mean(self, visit: int) -> float:
+        """Mean over the domains at a visit (not itself in the paper's table)."""
+        return sum(row[visit] for row in self.scores.values()) / len(self.scores)
+
+
+def load_rows(metafile: str | Path) -> list[Row]:
+    """All rows of a metafile in the manner of OpenMMLab's, in their order."""
+    try:
+        models = yaml.safe_load(Path(metafile).read_text(encoding="utf-8"))["Models"]
+        return [_to_row(model) for model in models]
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())  # YAML's has several lines
+        raise ReservoirError(
+            f"{metafile} is no metafile of models with Name, Config and Results ({reason}): mend "
+            "or remove it"
+        ) from error
+
+
+def find_row(config: str | Path | None) -> Row | None:
+    """The published row of a config file; None if it has none."""
+    if not config:
+        return None
+    folder = Path(config).parent
+    # A record may come from another machine, or be read from another folder than it was made in.
+    places = [folder / METAFILE, _CONFIGS / folder.name / METAFILE]
+    metafile = next((place for place in places if place.is_file()), None)
+    if metafile is None:
+        return None
+    rows = [row for row in load_rows(metafile) if row.config == Path(config).name]
+    return rows[0] if rows and rows[0].scores else None
+
+
+def _to_row(model: Mapping[str, Any]) -> Row:
+    scores = {}
+    for result in model.get("Results") or []:
+        domain = result["Dataset"].split()[-1]  # "ACDC fog"
+        found = {_METRIC.fullmatch(name): value for name, value in result["Metrics"].items()}
+        scores[domain] = {int(name[1]): float(value) for name, value in found.items() if name}
+    return Row(model["Name"], Path(model["Config"]).name, scores)
+
+
+def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None:
+    """Ours, the published number and the difference at the published visits that the run reached.
+
+    None if there is no such visit. The mean is that of the domains which both sides have.
+    """
+    ours = by_domain(visits)
+    domains = [domain for domain in row.scores if domain in ours]
+    if not domains:
+        return None
+    # The last round of an interrupted run may lack domains.
+    reached = min(len(ours[domain]) for domain in domains)
+    shown = [visit for visit in row.visits if visit <= reached]
+    if not shown:
+        return None
+    table = PrettyTable(["visit", "", *shown])
+    table.set_style(TableStyle.SINGLE_BORDER)
+    table.align = "r"
+    table.align["visit"] = table.align[""] = "l"
+    pairs = {d: [(ours[d][visit - 1], row.scores[d][visit]) for visit in shown] for d in domains}
+    columns = list(zip(*pairs.values(), strict=True))
+    pairs["mean"] = [tuple(sum(side) / len(side) for side in zip(*c, strict=True)) for c in columns]
+    for domain, cells in pairs.items():
+        digits = 2 if domain == "mean" else 1  # as published; a mean of four has one more
+        table.add_row([domain, "ours", *(f"{mine:.2f}" for mine, _ in cells)])
+        table.add_row(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells)])
+        differences = [f"{mine - theirs:+.2f}" for mine, theirs in cells]
+        table.add_row(["", "difference", *differences], divider=domain != "mean")
+    return table.get_string()

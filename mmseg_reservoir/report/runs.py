@@ -1,0 +1,134 @@
+"""Finished runs on disk: reading them, and telling which are comparable."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ReservoirError
+from .comparison import Results
+
+# What a config holds that cannot change a number; the seed is what a group is over.
+_IRRELEVANT = ("work_dir", "log_level", "experiment_name", "visualizer", "default_hooks", "resume")
+_ONLY_SHOW = ("PseudoLabelHook", "ProgressHook", "ResultsHook")
+
+
+def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
+    """All ``results.json`` in or anywhere below the given folders, or the given files."""
+    found: dict[Path, Results] = {}
+    for path in map(Path, paths):
+        files = [path] if path.is_file() else sorted(path.rglob("results.json"))
+        if not files:
+            raise ReservoirError(
+                f"no results.json in or below {path}: give work directories of tools/test_tta.py"
+            )
+        for file in files:
+            found[file] = _read(file)
+    return found
+
+
+def _read(file: Path) -> Results:
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))
+        missing = {"complete", "seed", "config", "visits", "routes"} - set(results)
+    except (ValueError, TypeError) as error:
+        raise ReservoirError(f"{file} is no JSON of a run ({error}): remove it") from error
+    if missing:
+        raise ReservoirError(
+            f"{file} has no {', '.join(sorted(missing))}: it is not a results.json of "
+            "tools/test_tta.py"
+        )
+    return results
+
+
+def _config(results: Results) -> dict[str, Any]:
+    """The part of a config that can change a number, without the seed."""
+    config = copy.deepcopy(dict(results["config"]))
+    for key in _IRRELEVANT:
+        config.pop(key, None)
+    config["randomness"] = {
+        k: v for k, v in (config.get("randomness") or {}).items() if k != "seed"
+    }
+    config["custom_hooks"] = [
+        hook for hook in config.get("custom_hooks") or [] if hook["type"] not in _ONLY_SHOW
+    ]
+    return config
+
+
+def group_key(results: Results) -> str:
+    """Equal for runs that differ in nothing but the seed."""
+    return json.dumps(_config(results), sort_keys=True)
+
+
+def _stem(results: Results) -> str:
+    """The config's name; records from before it was kept have only their work directory's."""
+    file = results.get("config_file") or results["config"].get("work_dir") or "unnamed config"
+    return Path(file).name.removesuffix(".py")
+
+
+def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
+    """A name for every group: of groups of one config, with the options by which they differ."""
+    firsts = [next(iter(group.values())) for group in groups]
+    flat = [_flatten(_config(results)) for results in firsts]
+    names = []
+    for results, options in zip(firsts, flat, strict=True):
+        stem = _stem(results)
+        others = [o for r, o in zip(firsts, flat, strict=True) if _stem(r) == stem]
+        keys = sorted({key for o in others for key in o})
+        differing = [k for k in keys if any(o.get(k) != options.get(k) for o in others)]
+        shown = [f"{key}={options.get(key)}" for key in differing[:3]]
+        shown += ["..."] if len(differing) > len(shown) else []
+        names.append(f"{stem} ({', '.join(shown)})" if shown else stem)
+    return names
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """``{"a": {"b": 1}, "c": [2]}`` becomes ``{"a.b": 1, "c.0": 2}``."""
+    if isinstance(value, Mapping):
+        items: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        return {prefix.rstrip("."): value}
+    flat: dict[str, Any] = {}
+    for key, part in items:
+        flat |= _flatten(part, f"{prefix}{key}.")
+    return flat
+
+
+def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
+    """Warnings about runs of one group that differ from the first in more than the seed."""
+    warnings = []
+    (first, reference), *others = group.items()
+    for what, of in {"data": _data, "versions": _versions, "stream order": _order}.items():
+        for file, results in others:
+            a, b = of(reference), of(results)
+            if a is None or b is None or a == b:  # older records have no data entry
+                continue
+            keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
+            shown = "; ".join(f"{k}: {a.get(k)} and {b.get(k)}" for k in keys[:3])
+            more = f"; and {len(keys) - 3} more" if len(keys) > 3 else ""
+            warnings.append(f"{name}: different {what} in {first} and {file} ({shown}{more})")
+    lengths = sorted({len(results["visits"]) for results in group.values()})
+    if len(lengths) > 1:
+        warnings.append(f"{name}: runs of {lengths} visits; only the common ones are shown")
+    return warnings
+
+
+def _data(results: Results) -> dict[str, Any] | None:
+    return None if results.get("data") is None else _flatten(results["data"], "")
+
+
+def _versions(results: Results) -> dict[str, Any] | None:
+    return results.get("versions")
+
+
+def _order(results: Results) -> dict[str, Any]:
+    """What stood at each place of the stream."""
+    return {
+        f"image {i}": f"{route['domain']} {route.get('image')}"
+        for i, route in enumerate(results["routes"], start=1)
+    }

@@ -1,0 +1,142 @@
+"""Several seeds of several configs: mean and deviation, and what makes runs not comparable."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from .comparison import Results, scores_by_domain
+from .published import Row, find_row
+from .runs import find_differences, group_key, group_names
+from .tables import routing_purity
+
+VISITS = (1, 4, 7, 10)
+"""The visits of the paper's table."""
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Mean and sample deviation over seeds; of one value the deviation is None."""
+
+    mean: float
+    deviation: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Statistic:
+        """Of one or more values."""
+        return cls(mean(values), stdev(values) if len(values) > 1 else None)
+
+    def text(self, digits: int = 2) -> str:
+        """``34.87 ± 0.12``, ``34.87 ± -`` of one value."""
+        deviation = "-" if self.deviation is None else f"{self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f} ± {deviation}"
+
+
+@dataclass
+class Group:
+    """The finished runs of one config that differ in nothing but the seed.
+
+    Args:
+        name: The config's name, and the options by which it differs from others of that name.
+        runs: The results by their file.
+        row: The published numbers, where known.
+    """
+
+    name: str
+    runs: dict[Path, Results]
+    row: Row | None = None
+    scores: dict[str, list[Statistic]] = field(init=False)
+    """mIoU by visit of every domain and of their mean; only visits that all runs have."""
+
+    def __post_init__(self) -> None:
+        by_run = [scores_by_domain(results) for results in self.runs.values()]
+        self.scores = {
+            domain: [Statistic.of(v) for v in zip(*(s[domain] for s in by_run), strict=False)]
+            for domain in by_run[0]
+        }
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, sorted."""
+        return sorted(results["seed"] for results in self.runs.values())
+
+    @property
+    def k(self) -> Statistic:
+        """Experts at the end."""
+        return self._over_runs(lambda results: results["routes"][-1]["k"])
+
+    @property
+    def purity(self) -> Statistic | None:
+        """Routing purity; None without a reservoir."""
+        if not next(iter(self.runs.values()))["reservoir"]:
+            return None
+        return self._over_runs(lambda results: routing_purity(results["routes"]))
+
+    @property
+    def milliseconds(self) -> Statistic | None:
+        """Time per image; None where it was not measured."""
+        seconds = [
+            [r["seconds"] for r in results["routes"] if r.get("seconds") is not None]
+            for results in self.runs.values()
+        ]
+        return Statistic.of([1000 * mean(s) for s in seconds]) if all(seconds) else None
+
+    def _over_runs(self, measure: Callable[[Results], float]) -> Statistic:
+        return Statistic.of([measure(results) for results in self.runs.values()])
+
+
+def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
+    """Groups of comparable runs in the order of their first run, and warnings about the rest.
+
+    Unfinished runs and repeated seeds are left out; runs of one group on different data, with
+    different versions or in another order of the stream are kept, since only the user knows
+    whether it matters. All are named in a warning.
+    """
+    warnings: list[str] = []
+    members: dict[str, dict[Path, Results]] = defaultdict(dict)
+    for file, results in runs.items():
+        if not results["complete"]:
+            warnings.append(
+                f"{file} is not complete ({len(results['visits'])} visits are there): left out; "
+                "finish the run or remove it"
+            )
+            continue
+        group = members[group_key(results)]
+        same = [f for f, other in group.items() if other["seed"] == results["seed"]]
+        if same:
+            warnings.append(
+                f"{file} repeats seed {results['seed']} of {same[0]}: left out, for it would make "
+                "the deviation too small"
+            )
+            continue
+        group[file] = results
+    groups = []
+    for name, group in zip(group_names(list(members.values())), members.values(), strict=True):
+        warnings += find_differences(name, group)
+        config_file = next(iter(group.values())).get("config_file")
+        groups.append(Group(name, group, find_row(config_file)))
+    return groups, warnings
+
+
+def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
+    """Everything, for other programs."""
+    return {
+        "groups": [
+            {
+                "name": group.name,
+                "seeds": group.seeds,
+                "runs": [str(file) for file in group.runs],
+                "mIoU": {d: [vars(s) for s in row] for d, row in group.scores.items()},
+                "k": vars(group.k),
+                "purity": group.purity and vars(group.purity),
+                "ms_per_image": group.milliseconds and vars(group.milliseconds),
+                "published": group.row and {"name": group.row.name, "mIoU": group.row.scores},
+            }
+            for group in groups
+        ],
+        "warnings": list(warnings),
+    }

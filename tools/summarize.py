@@ -1,0 +1,50 @@
+"""Summarise runs over their seeds: mean and deviation of mIoU by visit, beside published rows.
+
+python tools/summarize.py work_dirs
+python tools/summarize.py work_dirs/tent_seed* --markdown summary.md --json summary.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.report.runs import read_runs
+from mmseg_reservoir.report.summary import summarize, to_json
+from mmseg_reservoir.report.summary_table import NOTE, summary_markdown, summary_table
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Summarise; mistakes of the user end in one line and exit code 2."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", help="work directories, or folders above them")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write Markdown")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number")
+    args = parser.parse_args(argv)
+    try:
+        groups, warnings = summarize(read_runs(args.runs))
+        for warning in warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        if not groups:
+            raise ReservoirError("none of the runs is complete: there is nothing to summarise")
+    except ReservoirError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{summary_table(groups)}\n{NOTE}")
+    if args.markdown:
+        _write(args.markdown, summary_markdown(groups, warnings))
+    if args.json:
+        _write(args.json, json.dumps(to_json(groups, warnings), indent=1))
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
