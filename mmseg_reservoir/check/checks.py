@@ -1,0 +1,131 @@
+"""The checks. Each takes a survey and yields what it finds; none knows a particular data set."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from . import finding as kinds
+from .finding import Finding
+from .label_values import label_fault
+from .survey import Survey
+
+CHECKS: list[Callable[[Survey], Iterator[Finding]]] = []
+
+
+def check_all(survey: Survey) -> list[Finding]:
+    """Run every check."""
+    return [found for check in CHECKS for found in check(survey)]
+
+
+@CHECKS.append
+def check_presence(survey: Survey) -> Iterator[Finding]:
+    """Images in every cell; a split that nobody needs may be absent as a whole."""
+    present = {files.cell.split for files in survey.found if files.images}
+    for files in survey.found:
+        cell = files.cell
+        if files.images:
+            continue
+        text = f"no *{survey.layout.image_suffix} below {cell.images}"
+        if files.others:
+            text += f", but {len(files.others)} other files: {survey.name(files.others[0])}"
+        absent = not cell.needed and cell.split not in present and not files.others
+        yield Finding(kinds.SPLIT_ABSENT if absent else kinds.NO_IMAGES, cell.name, text)
+
+
+@CHECKS.append
+def check_counts(survey: Survey) -> Iterator[Finding]:
+    """As many images as were published."""
+    for files in survey.found:
+        cell, count = files.cell, len(files.images)
+        if count and cell.expected not in (None, count):
+            yield Finding(
+                kinds.WRONG_COUNT, cell.name, f"{cell.images}: {count}, expected {cell.expected}"
+            )
+
+
+@CHECKS.append
+def check_pairs(survey: Survey) -> Iterator[Finding]:
+    """Images with labels, and labels with images."""
+    for files in survey.found:
+        cell = files.cell
+        if cell.labels is None:
+            continue
+        # Where labels are optional, having none is fine, and having some is a broken copy.
+        fine = not survey.layout.labels_needed and not files.labels
+        for key, path in files.images.items():
+            if key in files.labels:
+                continue
+            if key in files.raw:
+                kind = kinds.RAW_ONLY_YET if fine else kinds.RAW_ONLY
+            else:
+                kind = kinds.NO_LABELS_YET if fine else kinds.NO_LABEL
+            wanted = f"{cell.labels}/{key}{survey.layout.label_suffix}"
+            yield Finding(kind, cell.name, f"{survey.name(path)}: no {wanted}")
+        for key, path in files.labels.items():
+            if key not in files.images:
+                yield Finding(kinds.NO_IMAGE, cell.name, survey.name(path))
+
+
+@CHECKS.append
+def check_files(survey: Survey) -> Iterator[Finding]:
+    """Files that hold something, and decode."""
+    for files in survey.found:
+        for path in (*files.images.values(), *files.labels.values()):
+            facts = survey.facts[path]
+            if facts.size == 0:
+                yield Finding(kinds.EMPTY, files.cell.name, survey.name(path))
+            elif facts.fault is not None:
+                text = f"{survey.name(path)} {facts.fault}"
+                yield Finding(kinds.UNREADABLE, files.cell.name, text)
+
+
+@CHECKS.append
+def check_sizes(survey: Survey) -> Iterator[Finding]:
+    """Images of the published size, and labels of the size of their image."""
+    for files in survey.found:
+        for key, path in files.images.items():
+            shape = survey.facts[path].shape
+            if shape is None:
+                continue
+            if survey.layout.size not in (None, shape):
+                text = f"{survey.name(path)}: {_size(shape)}, not {_size(survey.layout.size)}"
+                yield Finding(kinds.WRONG_SIZE, files.cell.name, text)
+            label = files.labels.get(key)
+            label_shape = survey.facts[label].shape if label is not None else None
+            if label_shape not in (None, shape):
+                text = f"{survey.name(label)}: {_size(label_shape)}, its image {_size(shape)}"
+                yield Finding(kinds.SIZES_DIFFER, files.cell.name, text)
+
+
+@CHECKS.append
+def check_label_values(survey: Survey) -> Iterator[Finding]:
+    """Labels that hold train ids."""
+    for files in survey.found:
+        for path in files.labels.values():
+            facts = survey.facts[path]
+            if facts.shape is None:
+                continue
+            fault = label_fault(facts.values, survey.layout)
+            if fault is not None:
+                kind, text = fault
+                yield Finding(kind, files.cell.name, f"{survey.name(path)}{text}")
+
+
+@CHECKS.append
+def check_duplicates(survey: Survey) -> Iterator[Finding]:
+    """No image in two cells: a folder was copied over another, or splits leak."""
+    places = defaultdict(list)
+    for files in survey.found:
+        for path in files.images.values():
+            facts = survey.facts[path]
+            if facts.sha256 is not None and facts.fault is None:
+                places[facts.sha256].append((files.cell.name, survey.name(path)))
+    for (cell, first), *rest in places.values():
+        for other, copy in rest:
+            if other != cell:
+                yield Finding(kinds.DUPLICATES, other, f"{copy} = {first}")
+
+
+def _size(shape: tuple[int, int]) -> str:
+    return f"{shape[0]} x {shape[1]}"

@@ -1,0 +1,98 @@
+"""Which files are there, and what pairs with what."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .examine import Facts
+from .layout import Cell, Layout
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of one cell. Keys are paths below the folder, without the suffix.
+
+    Attributes:
+        cell: The cell.
+        images: The images, sorted.
+        labels: The labels, sorted.
+        raw: Keys of the labels that are no train ids yet.
+        others: Files in the folder of images that have another suffix.
+    """
+
+    cell: Cell
+    images: dict[str, Path]
+    labels: dict[str, Path]
+    raw: frozenset[str]
+    others: tuple[Path, ...]
+
+    @property
+    def pairs(self) -> list[str]:
+        """Keys that have an image and a label."""
+        return [key for key in self.images if key in self.labels]
+
+    @property
+    def used(self) -> list[Path]:
+        """What a run reads: every image, and its label if it has one."""
+        return [*self.images.values(), *(self.labels[key] for key in self.pairs)]
+
+
+@dataclass
+class Survey:
+    """A data set as found on disk.
+
+    Attributes:
+        layout: What it should be.
+        root: Where it is.
+        found: The files of each cell.
+        facts: What is known of each file.
+        decoded: Whether the files were read, or only listed.
+    """
+
+    layout: Layout
+    root: Path
+    found: list[Files]
+    facts: dict[Path, Facts] = field(default_factory=dict)
+    decoded: bool = False
+
+    def name(self, path: Path) -> str:
+        """A file's name for messages."""
+        return path.relative_to(self.root).as_posix()
+
+
+def list_files(layout: Layout, root: Path) -> Survey:
+    """Find the files of every cell."""
+    found = []
+    for cell in layout.cells(root):
+        folder = root / cell.images
+        images = _by_key(folder, layout.image_suffix)
+        labels, raw = {}, {}
+        if cell.labels is not None:
+            labels = _by_key(root / cell.labels, layout.label_suffix)
+            if layout.raw_label_suffix is not None:
+                raw = _by_key(root / cell.labels, layout.raw_label_suffix)
+        known = set(images.values())
+        others = tuple(path for path in _walk(folder) if path not in known)
+        found.append(Files(cell, images, labels, frozenset(raw), others))
+    return Survey(layout, root, found)
+
+
+def _by_key(folder: Path, suffix: str) -> dict[str, Path]:
+    return {
+        path.relative_to(folder).as_posix().removesuffix(suffix): path
+        for path in _walk(folder)
+        if path.name.endswith(suffix)
+    }
+
+
+def _walk(folder: Path) -> list[Path]:
+    """All files below a folder, sorted; hidden ones are left out, as mmengine does."""
+    paths = [
+        Path(parent) / name
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if not name.startswith(".")
+    ]
+    return sorted(paths)

@@ -1,0 +1,148 @@
+"""Every kind of damage is found, once, in the right cell, and nothing else is."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mmseg_reservoir.check import finding
+
+
+def only(problems):
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+def test_a_good_data_set_has_no_problems(small):
+    assert small.problems() == []
+    assert small.notes() == [
+        (finding.SPLIT_ABSENT.title, f"test/{c}", f"no *_rgb_anon.png below rgb_anon/{c}/test")
+        for c in ("fog", "rain")
+    ]
+
+
+def test_files_that_come_with_acdc_are_no_problem(small):
+    for kind in ("labelIds", "labelColor", "invIds", "invGray"):
+        small.write(small.label(kind=kind), np.full((4, 6), 30))
+    small.write(small.root / "rgb_anon/fog/train_ref/GOPR1/0_rgb_ref_anon.png", np.zeros((4, 6)))
+    assert small.problems() == []
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_missing_condition(small, fast):
+    shutil.rmtree(small.root / "rgb_anon/fog")
+    shutil.rmtree(small.root / "gt/fog")
+    expected = (finding.NO_IMAGES.title, "train/fog", "no *_rgb_anon.png below rgb_anon/fog/train")
+    assert only(small.problems(fast=fast)) == expected
+
+
+def test_images_under_another_suffix_are_named(small):
+    for index in range(2):
+        small.image(index=index).rename(small.image(index=index).with_name(f"{index}.jpg"))
+        small.label(index=index).unlink()
+    assert only(small.problems())[2].endswith(
+        "train, but 2 other files: rgb_anon/fog/train/GOPR1/0.jpg"
+    )
+
+
+def test_half_of_an_optional_split_is_a_problem(small):
+    small.write(small.root / "rgb_anon/fog/test/GOPR1/0_rgb_anon.png", np.full((4, 6, 3), 9))
+    assert only(small.problems())[:2] == (finding.NO_IMAGES.title, "test/rain")
+
+
+def test_wrong_count(small):
+    small.image().unlink()
+    small.label().unlink()
+    text = "rgb_anon/fog/train: 1, expected 2"
+    assert only(small.problems()) == (finding.WRONG_COUNT.title, "train/fog", text)
+
+
+def test_image_without_label(small):
+    small.label("rain", 1).unlink()
+    title, cell, text = only(small.problems())
+    assert (title, cell) == (finding.NO_LABEL.title, "train/rain")
+    assert text == (
+        "rgb_anon/rain/train/GOPR1/1_rgb_anon.png: no gt/rain/train/GOPR1/1_gt_labelTrainIds.png"
+    )
+
+
+def test_only_label_ids(small):
+    small.label().rename(small.label(kind="labelIds"))
+    assert only(small.problems())[:2] == (finding.RAW_ONLY.title, "train/fog")
+
+
+def test_optional_labels_may_be_absent_but_not_in_part(small):
+    layout = replace(small.layout, labels_needed=False)
+    small.label("fog", 0).unlink()
+    assert only(small.problems(layout))[:2] == (finding.NO_LABEL.title, "train/fog")
+    small.label("fog", 1).rename(small.label("fog", 1, kind="labelIds"))
+    assert small.problems(layout) == []
+    titles = [title for title, cell, _ in small.notes(layout) if cell == "train/fog"]
+    assert titles == [finding.NO_LABELS_YET.title, finding.RAW_ONLY_YET.title]
+
+
+def test_label_without_image(small):
+    small.write(small.label(index=7), np.zeros((4, 6)))
+    text = "gt/fog/train/GOPR1/7_gt_labelTrainIds.png"
+    assert only(small.problems()) == (finding.NO_IMAGE.title, "train/fog", text)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("what", ["image", "label"])
+def test_empty_files(small, what, fast):
+    getattr(small, what)().write_bytes(b"")
+    assert only(small.problems(fast=fast))[:2] == (finding.EMPTY.title, "train/fog")
+
+
+@pytest.mark.parametrize("what", ["image", "label"])
+def test_truncated_files(small, what):
+    path = getattr(small, what)()
+    path.write_bytes(path.read_bytes()[:-13])
+    title, cell, text = only(small.problems())
+    assert (title, cell) == (finding.UNREADABLE.title, "train/fog")
+    assert text == f"{path.relative_to(small.root)} is truncated"
+    assert small.problems(fast=True) == []
+
+
+def test_label_of_another_size(small):
+    small.write(small.label(), np.zeros((2, 3)))
+    title, _, text = only(small.problems())
+    assert title == finding.SIZES_DIFFER.title
+    assert text.endswith("0_gt_labelTrainIds.png: 2 x 3, its image 4 x 6")
+
+
+def test_image_of_another_size_than_published(small):
+    small.write(small.image(), np.zeros((2, 3, 3)))
+    small.write(small.label(), np.zeros((2, 3)))
+    title, _, text = only(small.problems())
+    assert title == finding.WRONG_SIZE.title
+    assert text.endswith("0_rgb_anon.png: 2 x 3, not 4 x 6")
+    assert small.problems(replace(small.layout, size=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("pixels", "kind"),
+    [
+        (np.full((4, 6), 26), finding.RAW_IDS),
+        (np.full((4, 6), 99), finding.BAD_VALUES),
+        (np.full((4, 6), 255), finding.ALL_IGNORED),
+        (np.full((4, 6, 3), 7), finding.COLOURS),
+    ],
+)
+def test_label_values(small, pixels, kind):
+    small.write(small.label(), pixels)
+    assert only(small.problems())[:2] == (kind.title, "train/fog")
+
+
+def test_a_copy_in_another_condition(small):
+    shutil.copy(small.image("fog", 1), small.image("rain", 0))
+    title, cell, text = only(small.problems())
+    assert (title, cell) == (finding.DUPLICATES.title, "train/rain")
+    first = "rgb_anon/fog/train/GOPR1/1_rgb_anon.png"
+    assert text == f"rgb_anon/rain/train/GOPR1/0_rgb_anon.png = {first}"
+
+
+def test_twins_within_a_condition_are_left_alone(small):
+    shutil.copy(small.image("fog", 1), small.image("fog", 0))
+    assert small.problems() == []

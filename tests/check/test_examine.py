@@ -1,0 +1,48 @@
+import hashlib
+
+import numpy as np
+from PIL import Image
+
+from mmseg_reservoir.check.examine import examine, glance
+
+
+def test_facts_of_an_image(small):
+    data = small.image().read_bytes()
+    facts = examine(small.image(), is_label=False)
+    assert (facts.size, facts.fault, facts.shape, facts.values) == (len(data), None, (4, 6), None)
+    assert facts.sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_values_of_a_label(small):
+    small.write(small.label(), [[0, 18, 255], [7, 7, 7]])
+    facts = examine(small.label(), is_label=True)
+    assert (facts.shape, facts.values) == ((2, 3), (0, 7, 18, 255))
+
+
+def test_a_palette_is_read_as_indices(tmp_path):
+    image = Image.fromarray(np.array([[0, 3]], np.uint8), mode=None).convert("P")
+    image.putpalette([10, 20, 30] * 256)
+    image.save(tmp_path / "label.png")
+    assert examine(tmp_path / "label.png", is_label=True).values == (0, 3)
+
+
+def test_a_truncated_jpeg_is_found(tmp_path):
+    path = tmp_path / "image.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)).save(path)
+    assert examine(path, is_label=False).fault is None
+    path.write_bytes(path.read_bytes()[:-300])
+    assert "truncated" in examine(path, is_label=False).fault
+
+
+def test_a_link_to_nowhere_cannot_be_opened(tmp_path):
+    link = tmp_path / "image.png"
+    link.symlink_to(tmp_path / "gone.png")
+    for facts in (glance(link), examine(link, is_label=False)):
+        assert facts.size is None
+        assert facts.fault == "cannot be opened: No such file or directory"
+
+
+def test_glance_reads_nothing(small):
+    small.image().write_bytes(b"no picture")
+    facts = glance(small.image())
+    assert (facts.size, facts.fault, facts.sha256) == (10, None, None)
