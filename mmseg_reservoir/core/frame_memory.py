@@ -1,0 +1,105 @@
+"""The newest frames of every domain, and what they say about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class FrameMemory:
+    """Styles in the order of time, each with the domain it is thought to be of.
+
+    Labels may be changed later: mean and spread of a domain always follow from its present members.
+
+    Args:
+        width: Length of a style.
+        spread: Expected squared length of a source style.
+        size: Members that are kept of every domain; the oldest go first.
+        prior: The spread of a domain leans on the common one as if that were so many members; so
+            does the common one on that of the source.
+        recent: Frames of the source that are kept; domain 0 does not learn.
+    """
+
+    def __init__(
+        self, width: int, spread: float, size: int = 40, prior: float = 2.0, recent: int = 12
+    ) -> None:
+        self.source_spread = spread
+        self.size = size
+        self.prior = prior
+        self.recent = recent
+        self.k = 1
+        self.clock = 0
+        self.styles = np.zeros((0, width))
+        self.labels = np.zeros(0, dtype=int)
+        self.times = np.zeros(0, dtype=int)
+
+    def add(self, style: np.ndarray, label: int) -> None:
+        """Remember a frame, and forget the oldest of its domain if there are too many."""
+        self.styles = np.concatenate([self.styles, style[None]])
+        self.labels = np.append(self.labels, label)
+        self.times = np.append(self.times, self.clock)
+        self.clock += 1
+        members = np.flatnonzero(self.labels == label)
+        limit = self.size if label else self.recent
+        if len(members) > limit:
+            self._drop(members[: len(members) - limit])
+
+    def _drop(self, rows: np.ndarray) -> None:
+        self.styles = np.delete(self.styles, rows, axis=0)
+        self.labels = np.delete(self.labels, rows)
+        self.times = np.delete(self.times, rows)
+
+    def tail(self, n: int) -> np.ndarray:
+        """The newest frames that came without a gap, at most ``n``, oldest first."""
+        times = self.times[-n:]
+        gaps = np.flatnonzero(np.diff(times) > 1)
+        start = gaps[-1] + 1 if len(gaps) else 0
+        return self.styles[len(self.styles) - len(times) + start :]
+
+    def counts(self) -> np.ndarray:
+        """Members of every domain, ``(K,)``."""
+        return np.bincount(self.labels, minlength=self.k)
+
+    def means(self) -> np.ndarray:
+        """Mean of every domain, ``(K, d)``; the source lies at zero."""
+        found = np.zeros((self.k, self.styles.shape[1]))
+        for k in range(1, self.k):
+            members = self.styles[self.labels == k]
+            if len(members):
+                found[k] = members.mean(axis=0)
+        return found
+
+    def spreads(self) -> tuple[np.ndarray, float]:
+        """Expected squared distance of a style to the mean of its domain, ``(K,)``; the common one.
+
+        From successive frames: a domain that holds two by mistake does not look wider for it.
+        """
+        same = (np.diff(self.times) == 1) & (self.labels[1:] == self.labels[:-1])
+        squares = np.square(np.diff(self.styles, axis=0)).sum(axis=1) / 2
+        totals = np.bincount(self.labels[1:][same], squares[same], minlength=self.k)
+        pairs = np.bincount(self.labels[1:][same], minlength=self.k)
+        common = self.prior * self.source_spread + totals[1:].sum()
+        common = float(common / (self.prior + pairs[1:].sum()))
+        found = (self.prior * common + totals) / (self.prior + pairs)
+        found[0] = self.source_spread
+        return found.clip(1e-12), max(common, 1e-12)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is needed to go on as if nothing had happened."""
+        return {
+            "k": self.k,
+            "clock": self.clock,
+            "source_spread": self.source_spread,
+            "styles": torch.from_numpy(self.styles.copy()),
+            "labels": torch.from_numpy(self.labels.copy()),
+            "times": torch.from_numpy(self.times.copy()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.k, self.clock = state["k"], state["clock"]
+        self.source_spread = state["source_spread"]
+        self.styles = state["styles"].numpy().copy()
+        self.labels, self.times = state["labels"].numpy().copy(), state["times"].numpy().copy()

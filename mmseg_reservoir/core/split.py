@@ -1,0 +1,98 @@
+"""Whether the members of a domain are of two, each coherent in time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+_ROUNDS = 6
+
+
+def find_split(
+    styles: np.ndarray,
+    times: np.ndarray,
+    precision: float,
+    reach: float,
+    dimensions: float,
+    switch: float,
+    run: int,
+) -> tuple[np.ndarray, float]:
+    """The part of a domain's members that the newest frames belong to, and the evidence for it.
+
+    Two means and a sequence of labels that seldom changes are fitted in turn, beginning with the
+    newest frames against all others.
+
+    Args:
+        styles: The members ``(n, d)``, oldest first.
+        times: When each of them came. After a gap the other part is as likely.
+        precision: One over the spread of the domain.
+        reach: Squared distance at which another domain is expected.
+        dimensions: Independent directions in which styles scatter.
+        switch: Probability of a change from one frame to the next.
+        run: Frames that both parts must last on the average.
+
+    Returns:
+        Whether each member belongs to the new part, and the log odds in favour; minus infinity
+        if there is no such part.
+    """
+    starts = np.append(True, np.diff(times) > 1)
+    price = math.log(switch / 2) - math.log1p(-switch / 2)
+    best = np.zeros(len(styles), dtype=bool), -math.inf
+    for seed in (run, run + 2):
+        labels = np.arange(len(styles)) >= len(styles) - seed
+        for _ in range(_ROUNDS):
+            if min(labels.sum(), (~labels).sum()) < run:
+                break
+            far = np.square(styles - styles[~labels].mean(axis=0)).sum(axis=1)
+            near = np.square(styles - styles[labels].mean(axis=0)).sum(axis=1)
+            before = labels
+            labels = _decode(dimensions / 2 * precision * (far - near), starts, price)
+            if (labels == before).all():
+                break
+        found = _evidence(styles, labels, starts, precision, reach, dimensions, price, run)
+        if found > best[1]:
+            best = labels, found
+    return best
+
+
+def _decode(gains: np.ndarray, starts: np.ndarray, price: float) -> np.ndarray:
+    """The best sequence of two labels (Viterbi); ``gains``: of the second label over the first."""
+    first, second = 0.0, 0.0
+    back = []
+    for gain, start in zip(gains, starts, strict=True):
+        cost = 0.0 if start else price
+        to_first, to_second = second + cost > first, first + cost > second
+        back.append((int(to_first), int(not to_second)))
+        first, second = max(first, second + cost), max(second, first + cost) + gain
+    label = int(second > first)
+    labels = np.zeros(len(gains), dtype=bool)
+    for i in range(len(gains) - 1, -1, -1):
+        labels[i] = label
+        label = back[i][label]
+    return labels
+
+
+def _evidence(
+    styles: np.ndarray,
+    labels: np.ndarray,
+    starts: np.ndarray,
+    precision: float,
+    reach: float,
+    dimensions: float,
+    price: float,
+    run: int,
+) -> float:
+    n, m = labels.sum(), (~labels).sum()
+    if min(n, m) < run or not labels[1 - run :].all():
+        return -math.inf
+    changes = np.append(True, labels[1:] != labels[:-1])
+    runs = changes | starts
+    # Odd frames that come again and again look like a domain, but never stay.
+    if min(n / (runs & labels).sum(), m / (runs & ~labels).sum()) < run:
+        return -math.inf
+    pairs = n * m / (n + m)
+    square = np.square(styles[labels].mean(axis=0) - styles[~labels].mean(axis=0)).sum()
+    # The gain in likelihood, less what two free means gain by chance.
+    gain = dimensions / 2 * (pairs * square * precision - math.log1p(pairs * reach * precision))
+    return float(gain + price * (changes & ~starts).sum())

@@ -1,0 +1,103 @@
+import pytest
+import torch
+
+from mmseg_reservoir.core.segment_router import SegmentRouter
+from mmseg_reservoir.core.style_space import StyleSpace
+from mmseg_reservoir.errors import ReservoirError
+
+D = 20
+
+
+def draw(n, at=None, seed=0, by=20.0):
+    """Frames of a domain that lies away from the source along one axis."""
+    styles = torch.randn(n, D, generator=torch.Generator().manual_seed(seed))
+    if at is not None:
+        styles[:, at] += by
+    return styles
+
+
+def make_router(**options):
+    space = StyleSpace(draw(200, seed=99), {"all": ["standardise", "whiten", "squash"]})
+    return SegmentRouter(space, **options)
+
+
+def follow(router, styles):
+    return [router.route(style) for style in styles]
+
+
+def test_opens_after_a_run_and_recognises_what_returns_at_once():
+    router = make_router()
+    first = follow(router, draw(8, at=0, seed=1))
+    assert [route.is_new for route in first] == [i == 3 for i in range(8)]
+    assert [route.index for route in first] == [0] * 3 + [1] * 5
+    follow(router, draw(8, at=1, seed=2))
+    assert [route.index for route in follow(router, draw(4, at=0, seed=3))] == [1] * 4
+    assert [route.index for route in follow(router, draw(4, at=1, seed=4))] == [2] * 4
+    assert [route.index for route in follow(router, draw(4, seed=5))] == [0] * 4
+    assert router.k == 3
+
+
+def test_a_domain_outlives_a_long_visit_of_another():
+    router = make_router(memory=20)
+    follow(router, draw(8, at=0, seed=1))
+    follow(router, draw(150, at=1, seed=2))
+    assert [route.index for route in follow(router, draw(5, at=0, seed=3))] == [1] * 5
+    assert router.k == 3
+
+
+def test_a_swallowed_domain_is_split_off_with_its_earlier_members():
+    router = make_router()
+    follow(router, draw(8, at=0, seed=1))
+    mixed = draw(8, at=0, seed=2)
+    mixed[:, 1] += 14
+    for style in mixed:
+        assert not router.route(style, may_open=False).is_new
+    assert router.k == 2
+    again = draw(8, at=0, seed=4)
+    again[:, 1] += 14
+    routes = follow(router, [*draw(8, at=0, seed=3), *again])
+    assert sum(route.is_new for route in routes) == 1
+    assert routes[7].index != routes[-1].index
+    # Those from the time when it was not known came along.
+    assert router.memory.counts().tolist() == [0, 16, 16]
+
+
+def test_source_and_single_odd_frames_open_nothing():
+    styles = draw(300, seed=7)
+    styles[::20] += 50
+    assert not any(route.is_new for route in follow(make_router(), styles))
+
+
+def test_never_beyond_k_max_nor_when_told_not_to():
+    router = make_router(k_max=2)
+    for style in draw(9, at=0, seed=1):
+        assert not router.route(style, may_open=False).is_new
+    assert sum(r.is_new for r in follow(router, draw(9, at=0, seed=2))) == 1
+    routes = follow(router, draw(12, at=1, seed=3))
+    assert not any(r.is_new for r in routes)
+    assert all(len(r.weights) == 2 for r in routes)
+    assert float(routes[-1].weights.sum()) == pytest.approx(1)
+
+
+def test_state_round_trip_continues_identically():
+    one, other = make_router(), make_router()
+    follow(one, [*draw(9, at=0, seed=1), *draw(6, at=1, seed=2)])
+    other.load_state_dict(one.state_dict())
+    for style in [*draw(9, at=2, seed=3), *draw(5, at=0, seed=4)]:
+        a, b = one.route(style), other.route(style)
+        assert (a.index, a.is_new) == (b.index, b.is_new)
+        assert torch.equal(a.weights, b.weights)
+    assert one.k == other.k == 4
+
+
+def test_mistakes_are_explained():
+    with pytest.raises(ReservoirError, match="style vector is not finite"):
+        make_router().route(torch.full((D,), float("nan")))
+    with pytest.raises(ReservoirError, match="switch must lie in"):
+        make_router(switch=1.0)
+    with pytest.raises(ReservoirError, match="run <= lag <= memory"):
+        make_router(run=9, lag=5)
+    large = make_router()
+    follow(large, draw(9, at=0, seed=1))
+    with pytest.raises(ReservoirError, match="2 domains, K_max is 1"):
+        make_router(k_max=1).load_state_dict(large.state_dict())
