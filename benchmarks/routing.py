@@ -1,31 +1,38 @@
-"""How well a preset routes recorded styles, one frame at a time.
+"""How well a preset routes styles, one frame (or batch) at a time.
 
     python benchmarks/routing.py --styles FILE.safetensors --preset stream --json OUT
+    python benchmarks/routing.py --data minicity classification
 
-The file holds ``{condition}/mean`` and ``{condition}/logvar`` for the source and any number of
-conditions; the columns are the channels of VGG-19's taps 2, 5, 7, 10, 12, 14, 16 side by side.
+``real`` are recorded statistics of real frames (``--styles``), ``minicity`` single frames of the
+generated data set, ``classification`` batches of 200 corrupted digits; see style_streams.py.
+The JSON is ``{preset: figures}``, or with several data sets ``{data set: {preset: figures}}``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+from benchmarks import style_streams
+from benchmarks.style_streams import CHANNELS, SOURCE, UNSEEN, select, stream_order, taps
 from mmseg_reservoir.core import Calibration, Router
-from mmseg_reservoir.core.style import TAP_SETS
+from mmseg_reservoir.core.style import automatic_weights
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import choose
 from mmseg_reservoir.presets import PRESETS, build_router, with_preset
 from mmseg_reservoir.report.routing import Step, mean, measure
 
-CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
+DEV = Path(__file__).resolve().parents[2] / "shared/styles/real_styles_dev.safetensors"
+DATA = ("real", "minicity", "classification")
 FADE = 6
 """Frames of a slow fade between two conditions."""
 
@@ -38,29 +45,13 @@ class Frame(NamedTuple):
     visit: int
 
 
-def select(statistics: Mapping[str, Tensor], name: str, style: Mapping[str, Any]) -> Tensor:
-    """Style vectors ``(n, d)`` of one condition, as the style encoder would deliver them."""
-    parts = choose(
-        style["statistic"],
-        {"logvar": ["logvar"], "mean": ["mean"], "mean_var": ["mean", "logvar"]},
-        "recorded statistic",
-    )
-    blocks = {part: statistics[f"{name}/{part}"].split([*CHANNELS.values()], 1) for part in parts}
-    order = [*CHANNELS]
-    return torch.cat([blocks[p][order.index(tap)] for tap in _taps(style) for p in parts], dim=1)
-
-
-def _taps(style: Mapping[str, Any]) -> Sequence[int]:
-    return TAP_SETS[style["taps"]] if isinstance(style["taps"], str) else style["taps"]
-
-
 def make_router(source: Tensor, options: Mapping[str, Any], seed: int = 0) -> Router:
     """The router of a preset, by the code that a run uses."""
     options = dict(options)
     style, calibration = options.pop("style"), options.pop("calibration", {})
     options.pop("pipeline")
     both = 2 if style["statistic"] == "mean_var" else 1
-    groups = [both * CHANNELS[tap] for tap in _taps(style)]
+    groups = [both * CHANNELS[tap] for tap in taps(style)]
     quantile = calibration.get("quantile", 0.999)
     return build_router(Calibration(source), groups, seed, quantile=quantile, **options)
 
@@ -120,12 +111,27 @@ def follow(router: Router, stream: Sequence[Frame]) -> list[Step]:
     return steps
 
 
-def false_openings(source: Tensor, options: Mapping[str, Any], frames: int, seed: int) -> int:
-    """Domains opened on a stream of source frames, by a router calibrated on the other half."""
+def false_openings(
+    source: Tensor,
+    options: Mapping[str, Any],
+    frames: int,
+    seed: int,
+    unseen: Tensor | None = None,
+) -> int:
+    """Domains opened on a stream of source frames that the router was not calibrated on.
+
+    Args:
+        source: Styles of the source.
+        options: Of the reservoir.
+        frames: Length of the stream; its frames are drawn with replacement.
+        seed: Of the draws.
+        unseen: More styles of the source; None to calibrate on one half and draw from the other.
+    """
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(source), generator=generator)
-    known, unseen = source[order[::2]], source[order[1::2]]
-    router = make_router(known, options, seed)
+    if unseen is None:
+        order = torch.randperm(len(source), generator=generator)
+        source, unseen = source[order[::2]], source[order[1::2]]
+    router = make_router(source, options, seed)
     for i in torch.randint(len(unseen), (frames,), generator=generator):
         router.route(unseen[i], may_open=True, domain=None)
     return router.k - 1
@@ -138,15 +144,22 @@ def benchmark(
     rounds: int = 10,
     seeds: int = 5,
     source_frames: int = 2000,
+    conditions: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """One preset on recorded statistics: a list of runs per order, and the false openings."""
+    """One preset on recorded statistics: a list of runs per order, and the false openings.
+
+    ``conditions`` is their order in the stream; None for the usual one (``stream_order``).
+    """
     options = with_preset(preset)
-    names = dict.fromkeys(key.split("/")[0] for key in sorted(statistics))
-    styles = {name: select(statistics, name, options["style"]) for name in names}
-    if "source" not in styles or len(styles) < 2:
-        raise ReservoirError(f"the styles hold {list(styles)}: source and conditions are needed")
-    source = styles.pop("source")
-    found: dict[str, Any] = {"orders": {}}
+    names = {key.split("/")[0].lower(): key.split("/")[0] for key in statistics}
+    conditions = stream_order(names.values()) if conditions is None else conditions
+    if SOURCE not in names or not conditions:
+        found = sorted(names.values())
+        raise ReservoirError(f"the styles hold {found}: source and conditions are needed")
+    source = select(statistics, names[SOURCE], options["style"])
+    unseen = select(statistics, names[UNSEEN], options["style"]) if UNSEEN in names else None
+    styles = {name: select(statistics, name, options["style"]) for name in conditions}
+    found: dict[str, Any] = {"conditions": [*conditions], "orders": {}}
     for order in orders:
         make = choose(order, ORDERS, "order")
         found["orders"][order] = []
@@ -156,7 +169,7 @@ def benchmark(
             found["orders"][order].append(measure(steps))
     if source_frames:
         found["false_openings"] = [
-            false_openings(source, options, source_frames, seed) for seed in range(seeds)
+            false_openings(source, options, source_frames, seed, unseen) for seed in range(seeds)
         ]
     return found
 
@@ -180,12 +193,22 @@ def describe(preset: str, found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def load(data: str, styles: Path | None) -> style_streams.Recorded:
+    """The styles of a data set, with a line that says what they are."""
+    if data == "real":
+        print(f"real: recorded styles of single frames, {styles}", flush=True)
+        return style_streams.read(styles)
+    weights = automatic_weights()
+    print(f"{data}: encoded by VGG-19, weights {weights} (minutes, the first time)", flush=True)
+    make = {"minicity": style_streams.minicity, "classification": style_streams.classification}
+    return make[data](weights)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    root = Path(__file__).parents[1]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    dev = root.parent / "shared/styles/real_styles_dev.safetensors"
-    parser.add_argument("--styles", type=Path, default=dev)
+    parser.add_argument("--styles", type=Path, help="recorded statistics of real frames")
+    parser.add_argument("--data", nargs="+", choices=DATA, help="default: all, or --styles alone")
     parser.add_argument("--preset", nargs="+", default=sorted(PRESETS), choices=sorted(PRESETS))
     parser.add_argument("--orders", nargs="+", default=[*ORDERS], choices=[*ORDERS])
     parser.add_argument("--rounds", type=int, default=10)
@@ -193,22 +216,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--source-frames", type=int, default=2000, help="0: no source-only stream")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     args = parser.parse_args(arguments)
-    if not args.styles.is_file():
-        parser.error(f"no file {args.styles}: give recorded statistics by --styles")
-    statistics = load_file(args.styles)
-    results = {}
-    for preset in args.preset:
-        results[preset] = benchmark(
-            statistics,
-            {"preset": preset},
-            args.orders,
-            args.rounds,
-            args.seeds,
-            args.source_frames,
-        )
-        print(describe(preset, results[preset]), flush=True)
+    styles = args.styles or DEV
+    data = args.data or (["real"] if args.styles else [*DATA])
+    if not styles.is_file():
+        if args.styles or "real" in (args.data or []):
+            parser.error(f"no file {styles}: give recorded statistics by --styles")
+        data = [name for name in data if name != "real"]
+    results: dict[str, dict[str, Any]] = {}
+    for name in data:
+        recorded = load(name, styles)
+        results[name] = {}
+        for preset in args.preset:
+            results[name][preset] = benchmark(
+                recorded.statistics,
+                {"preset": preset},
+                args.orders,
+                args.rounds,
+                args.seeds,
+                args.source_frames,
+                recorded.conditions,
+            )
+            print(describe(preset, results[name][preset]), flush=True)
     if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        figures = results[data[0]] if len(data) == 1 else results
+        args.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The embedded demonstration: Source, TENT and TENT + Reservoir on MiniCity's recurring weather.
 
-It generates the data, runs the three configs over the same stream, prints their tables side by
-side and saves a plot and panels. No downloads, no GPU.
+It generates the data, runs the configs over the same stream, prints their tables side by side and
+saves a plot and panels. No downloads, no GPU. With ``--all`` it is the whole segmentation table.
 """
 
 from __future__ import annotations
@@ -15,19 +15,30 @@ from pathlib import Path
 
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
+from mmseg_reservoir.report.published import METAFILE, load_rows
+from mmseg_reservoir.style_cache import cached_weights, origin
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs" / "minicity"
 RUNS = {
     "Source": "segformer-tiny_source",
     "TENT": "segformer-tiny_tent",
-    "TENT + Reservoir": "segformer-tiny_tent_reservoir",
+    "TENT + ReservoirTTA": "segformer-tiny_tent_reservoir",
 }
 ANALYSIS = {
-    "TENT + Reservoir, preset stream": "segformer-tiny_tent_reservoir_stream",
-    "TENT + Reservoir, q = 0.999": "segformer-tiny_tent_reservoir_q999",
+    "TENT + ReservoirTTA, preset paper": "segformer-tiny_tent_reservoir_paper",
     "TENT + oracle routing": "segformer-tiny_tent_oracle",
 }
+
+
+def chosen_runs(everything: bool, analysis: bool) -> dict[str, str]:
+    """Names and configs of the runs, in the order of the table."""
+    if everything:
+        rows = load_rows(CONFIGS / METAFILE)
+        runs = {row.name: Path(row.config).stem for row in rows}
+    else:
+        runs = dict(RUNS)
+    return runs | (ANALYSIS if analysis else {})
 
 
 def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
@@ -44,6 +55,7 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
+        *(["reservoir.style.weights=auto"] if "reservoir" in config else []),
     ]
     start = time.monotonic()
     print(f"{name}: {rounds} rounds ...", flush=True)
@@ -60,15 +72,24 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
     return results
 
 
+def describe_style() -> str:
+    """Which filters the style of an image comes from: what ``style.weights="auto"`` takes."""
+    path = cached_weights()
+    if path.is_file():
+        return f"{origin(path) or 'weights of unknown origin'}, {path}"
+    return "seeded random filters (python tools/get_style_weights.py gets those of a VGG-19)"
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="visits of each condition")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--analysis",
-        action="store_true",
-        help="add other routers: preset stream, the paper's threshold, an oracle",
+        "--rounds", type=int, help="visits of each condition (default: 5, with --all 2)"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--all", action="store_true", help="every row of the table")
+    parser.add_argument(
+        "--analysis", action="store_true", help="add other routers: the paper's, an oracle"
     )
     parser.add_argument("--out", type=Path, default=Path("work_dirs/demo"), help="where it goes")
     args = parser.parse_args(argv)
@@ -77,9 +98,11 @@ def main(argv: list[str] | None = None) -> None:
     print("MiniCity: street scenes in clear air, fog, night, rain and snow ...", flush=True)
     data = write_dataset(ROOT / "data" / "minicity")
     print(f"MiniCity: {'is there already' if data.reused else 'written'}, {data.root}")
-    configs = RUNS | (ANALYSIS if args.analysis else {})
+    print(f"Style: {describe_style()}")
+    rounds = args.rounds or (2 if args.all else 5)
     runs = {
-        name: run(name, config, out, args.rounds, args.seed) for name, config in configs.items()
+        name: run(name, config, out, rounds, args.seed)
+        for name, config in chosen_runs(args.all, args.analysis).items()
     }
     plot_comparison(runs, out / "comparison.png")
     tables = f"{comparison_table(runs)}\n\n{routing_table(runs)}"

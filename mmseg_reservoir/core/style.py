@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from torch.nn import functional as F
 
 from ..errors import ReservoirError
 from ..options import choose
+from ..style_cache import cached_weights, read_safetensors
 from .statistics import STATISTICS
+
+logger = logging.getLogger(__name__)
 
 VGG19_URL = "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth"
 """torchvision's own file; the part behind the dash is the start of its sha256."""
@@ -83,6 +87,20 @@ def seeded_weights(features: nn.Sequential, seed: int = 0) -> dict[str, Tensor]:
     return weights
 
 
+def automatic_weights() -> str:
+    """What ``"auto"`` means here and now: the path of the user's cached file, or ``"seeded"``."""
+    path = cached_weights()
+    if path.is_file():
+        logger.info("style weights: VGG-19, %s", path)
+        return str(path)
+    logger.warning(
+        "style weights: seeded random filters, not the paper's features, since there is no %s "
+        "(python tools/get_style_weights.py makes it)",
+        path,
+    )
+    return "seeded"
+
+
 def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
     """Read torchvision's VGG-19 file.
 
@@ -114,14 +132,21 @@ def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
             )
         try:
             if path.suffix == ".safetensors":
-                from safetensors.torch import load_file
-
-                state = load_file(path)
+                state = read_safetensors(path)
             else:
                 state = torch.load(path, map_location="cpu", weights_only=True)
+        except ReservoirError:
+            raise
         except Exception as error:
             raise ReservoirError(f"{path} cannot be read as a weight file: {error}") from error
     return {key.removeprefix("features."): value for key, value in state.items()}
+
+
+def _shallow_only(weights: str) -> str:
+    """The tail of the message about a missing convolution."""
+    if weights != "auto":
+        return ""
+    return ". It holds the taps up to 7; deeper ones need weights='torchvision' or its file's path"
 
 
 class StyleEncoder(nn.Module):
@@ -133,7 +158,9 @@ class StyleEncoder(nn.Module):
         torch.Size([320])
 
     Args:
-        weights: ``"torchvision"``, the path of torchvision's file, or ``"seeded"``.
+        weights: ``"torchvision"``, the path of torchvision's file, ``"seeded"``, or ``"auto"``:
+            the file that ``tools/get_style_weights.py`` left in the user's cache, if it is there,
+            else seeded. The attribute of this name tells which it was.
         taps: Indices into VGG-19's ``features`` (convolutions, so the values before ReLU), or a
             name of ``TAP_SETS``.
         statistic: A name of ``STATISTICS``.
@@ -160,17 +187,18 @@ class StyleEncoder(nn.Module):
         self.size = None if size is None else tuple(size)
         with torch.device("meta"):  # no random initialisation: the weights follow
             self.features = vgg19_features(max(taps))
-        if weights == "seeded":
+        self.weights = automatic_weights() if weights == "auto" else weights
+        if self.weights == "seeded":
             state = seeded_weights(self.features)
         else:
-            state = read_vgg19_weights(weights)
+            state = read_vgg19_weights(self.weights)
         wanted = self.features.state_dict()
         for key, value in wanted.items():
             if key not in state or state[key].shape != value.shape:
                 found = tuple(state[key].shape) if key in state else "nothing"
                 raise ReservoirError(
-                    f"{weights} is not torchvision's VGG-19: features.{key} should be "
-                    f"{tuple(value.shape)}, found {found}"
+                    f"{self.weights} is not torchvision's VGG-19: features.{key} should be "
+                    f"{tuple(value.shape)}, found {found}{_shallow_only(weights)}"
                 )
         self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
         self.requires_grad_(False).eval()

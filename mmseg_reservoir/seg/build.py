@@ -78,6 +78,7 @@ def build_style(
     options = dict(style)
     if choose(options.pop("type", "vgg"), {"vgg": True, "model": False}, "style encoder"):
         encoder = construct(StyleEncoder, options, "reservoir.style")
+        runner.logger.info(f"Style weights: {encoder.weights}")
         encode = behind_imagenet_normalisation(encoder, model.data_preprocessor)
     else:
         run = partial(EncoderDecoder.__call__, mode="tensor")

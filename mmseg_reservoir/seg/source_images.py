@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ..core.model_style import ModelStyleEncoder
 from ..core.style import StyleEncoder
 from ..errors import ReservoirError
 from ..options import construct
+from ..style_cache import cache_folder
 from .datasets import UnlabelledImages, without_labels
 
 
@@ -46,8 +46,7 @@ def source_batches(runner: Runner, dataset: UnlabelledImages) -> Iterator[Tensor
 
 def default_cache() -> Path:
     """The user's cache folder for calibrations."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "mmseg_reservoir" / "calibration"
+    return cache_folder() / "calibration"
 
 
 def calibrate(

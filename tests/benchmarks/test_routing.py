@@ -1,19 +1,29 @@
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks import routing
 from benchmarks.routing import (
     CHANNELS,
     FADE,
     ORDERS,
     benchmark,
+    false_openings,
+    follow,
     main,
+    make_router,
     select,
+    visits,
 )
+from benchmarks.style_streams import Recorded
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.presets import with_preset
 
 DEV = Path(__file__).parents[3] / "shared/styles/real_styles_dev.safetensors"
 REAL = Path(os.environ.get("RESERVOIR_STYLES", DEV))
@@ -65,6 +75,80 @@ def test_command_line_writes_json(tmp_path, capsys):
     main([*common, "--preset", "stream", "--source-frames", "0", "--json", str(out)])
     assert "stream          given" in capsys.readouterr().out
     assert set(json.loads(out.read_text())["stream"]["orders"]) == set(ORDERS)
+
+
+def test_the_stream_has_the_order_of_the_paper_or_the_one_given():
+    names = {"fog": "Snow", "night": "Fog", "source": "Source"}
+    parts = [(key.split("/"), value) for key, value in make_statistics().items()]
+    renamed = {f"{names[name]}/{part}": value for (name, part), value in parts}
+    found = benchmark(renamed, {"preset": "default"}, rounds=1, seeds=1, source_frames=0)
+    assert found["conditions"] == ["Fog", "Snow"]
+    assert [*found["orders"]["given"][0]["leak"]] == ["Fog", "Snow"]
+    given = benchmark(renamed, {}, rounds=1, seeds=1, source_frames=0, conditions=["Snow", "Fog"])
+    assert [*given["orders"]["given"][0]["leak"]] == ["Snow", "Fog"]
+    with pytest.raises(ReservoirError, match=r"\['Fog', 'Snow'\]: source and conditions"):
+        benchmark({k: v for k, v in renamed.items() if "Source" not in k}, {})
+
+
+def test_source_only_stream_draws_unseen_frames_where_there_are_some():
+    statistics = make_statistics()
+    options = with_preset({"preset": "default"})
+    source = select(statistics, "source", options["style"])
+    fog = select(statistics, "fog", options["style"])
+    assert false_openings(source, options, 30, seed=0) == 0
+    assert false_openings(source, options, 30, seed=0, unseen=fog) == 1
+    statistics |= {f"unseen/{part}": statistics[f"fog/{part}"] for part in ("mean", "logvar")}
+    found = benchmark(statistics, {}, rounds=1, seeds=1, source_frames=30)
+    assert found["false_openings"] == [1]
+    assert found["conditions"] == ["fog", "night"]
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "stream"])
+def test_the_scale_of_a_channel_does_not_matter(preset):
+    """Another VGG-19 may have its channels rescaled: log-variances shift, means are multiplied."""
+    statistics = make_statistics()
+    scale = 10 ** torch.linspace(-1, 1, sum(CHANNELS.values()))
+    rescaled = {
+        key: value * scale if key.endswith("mean") else value + 2 * scale.log()
+        for key, value in statistics.items()
+    }
+    options = with_preset({"preset": preset})
+    routes = []
+    for recorded in (statistics, rescaled):
+        source, *styles = (
+            select(recorded, name, options["style"]) for name in ("source", "fog", "night")
+        )
+        stream = visits(dict(enumerate(styles)), 2, torch.Generator().manual_seed(0))
+        steps = follow(make_router(source, options), stream)
+        routes.append([step.expert for step in steps])
+    assert routes[0] == routes[1]
+    assert len(set(routes[0])) > 1
+
+
+def test_data_sets_of_the_command_line(tmp_path, capsys, monkeypatch):
+    made = Recorded(make_statistics(), ["night", "fog"])
+    monkeypatch.setattr(routing.style_streams, "minicity", lambda weights: made)
+    monkeypatch.setattr(routing.style_streams, "classification", lambda weights: made)
+    monkeypatch.setattr(routing, "DEV", tmp_path / "none.safetensors")
+    out = tmp_path / "out.json"
+    common = ["--rounds=1", "--seeds=1", "--source-frames=0", "--orders=given"]
+    common += ["--preset=default", f"--json={out}"]
+    main(common)  # the real styles are not there, so all others
+    found = json.loads(out.read_text())
+    assert [*found] == ["minicity", "classification"]
+    assert found["minicity"]["default"]["conditions"] == ["night", "fog"]
+    main([*common, "--data", "minicity"])
+    assert [*json.loads(out.read_text())] == ["default"]
+    assert "minicity: encoded by VGG-19, weights" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*common, "--data", "real"])
+    assert "none.safetensors: give recorded statistics by --styles" in capsys.readouterr().err
+
+
+def test_runs_as_a_script():
+    command = [sys.executable, routing.__file__, "--help"]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True)
+    assert "--data" in done.stdout
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason=f"no recorded styles at {REAL}")

@@ -152,3 +152,22 @@ def test_other_statistics(statistic, dim):
     assert encoder.fingerprint() != StyleEncoder("seeded").fingerprint()
     with pytest.raises(ReservoirError, match=r"unknown style statistic 'std'.*logvar"):
         StyleEncoder("seeded", statistic="std")
+
+
+def test_auto_takes_the_cached_weights_or_says_that_it_does_not(
+    tmp_path, monkeypatch, caplog, encoder
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = StyleEncoder("auto")
+    assert found.weights == "seeded"
+    assert "seeded random filters" in caplog.text
+    assert "tools/get_style_weights.py" in caplog.text
+    assert found.fingerprint() == encoder.fingerprint()
+    state = {f"features.{k}": v + 1 for k, v in encoder.features.state_dict().items()}
+    (tmp_path / "mmseg_reservoir").mkdir()
+    save_file(state, tmp_path / "mmseg_reservoir" / "vgg19_front.safetensors")
+    found = StyleEncoder("auto")
+    assert found.weights.endswith("vgg19_front.safetensors")
+    assert found.fingerprint()["weights"] != encoder.fingerprint()["weights"]
+    with pytest.raises(ReservoirError, match=r"holds the taps up to 7; deeper ones need weights="):
+        StyleEncoder("auto", taps="middle-1")

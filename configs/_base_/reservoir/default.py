@@ -2,7 +2,8 @@
 reservoir = dict(
     preset="default",  # or "paper", "published_code": see docs/fidelity.md
     k_max=16,  # the largest number of experts
-    # VGG-19: "torchvision" downloads its file, a path uses a copy, "seeded" random filters.
+    # VGG-19: "torchvision" downloads its file, a path uses a copy, "seeded" random filters, "auto"
+    # what tools/get_style_weights.py has stored, else seeded.
     style=dict(weights="torchvision", taps="shallow", statistic="logvar", size=None),
     # tau; file="calibration.safetensors" of an earlier run makes the source images unnecessary.
     calibration=dict(quantile=0.999, file=None),

@@ -1,0 +1,211 @@
+"""Styles to route: recorded ones of real images, MiniCity's frames, and corrupted digits.
+
+All have the format of the real ones: ``{condition}/mean`` and ``{condition}/logvar``, one row per
+frame or batch; the columns are the channels of VGG-19's taps 2, 5, 7, 10, 12, 14, 16 side by side,
+or of the first of these. ``unseen`` are more of the source, for a stream that should open nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from benchmarks.corruptions import CORRUPTIONS, digits
+from mmseg_reservoir.core.style import TAP_SETS, StyleEncoder, weight_digest
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.minicity import CONDITIONS, render_frame
+from mmseg_reservoir.minicity.writer import VERSION
+from mmseg_reservoir.options import choose
+from mmseg_reservoir.style_cache import cache_folder
+from mmseg_reservoir.style_weights import IMAGENET_MEAN, IMAGENET_STD
+
+CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
+SOURCE, UNSEEN = "source", "unseen"
+USUAL = ("fog", "night", "rain", "snow")
+"""The order of ACDC's conditions in the paper's streams."""
+CITY_FRAMES = {SOURCE: 250, UNSEEN: 500, "condition": 40}
+DIGIT_BATCHES = {SOURCE: 120, UNSEEN: 60, "condition": 15}
+BATCH = 200
+"""Images per batch in the paper's classification streams."""
+
+_RECIPE = 1  # raise it whenever what is recorded changes
+_SMALLEST_VARIANCE = 1e-8
+
+
+class Recorded(NamedTuple):
+    """Statistics by ``{condition}/{part}``, and the conditions in the order of the stream."""
+
+    statistics: dict[str, Tensor]
+    conditions: list[str]
+
+
+def select(statistics: Mapping[str, Tensor], name: str, style: Mapping[str, Any]) -> Tensor:
+    """Style vectors ``(n, d)`` of one condition, as the style encoder would deliver them."""
+    # Of a batch, mean_var averages the log-variances of the images; of one image they are the same.
+    single = "image_logvar" if f"{name}/image_logvar" in statistics else "logvar"
+    parts = choose(
+        style["statistic"],
+        {"logvar": ["logvar"], "mean": ["mean"], "mean_var": ["mean", single]},
+        "recorded statistic",
+    )
+    wanted = taps(style)
+    widths = [*CHANNELS.values()]
+    columns = statistics[f"{name}/{parts[0]}"].shape[1]
+    while sum(widths) > columns:
+        widths.pop()
+    order = [*CHANNELS][: len(widths)]
+    if sum(widths) != columns or not set(wanted) <= set(order):
+        raise ReservoirError(
+            f"{columns} columns are recorded, the taps {order}: taps {list(wanted)} are not there"
+        )
+    blocks = {part: statistics[f"{name}/{part}"].split(widths, 1) for part in parts}
+    return torch.cat([blocks[p][order.index(tap)] for tap in wanted for p in parts], dim=1)
+
+
+def taps(style: Mapping[str, Any]) -> Sequence[int]:
+    """The taps that the options of a style encoder name."""
+    return TAP_SETS[style["taps"]] if isinstance(style["taps"], str) else style["taps"]
+
+
+def stream_order(names: Iterable[str], told: Sequence[str] = ()) -> list[str]:
+    """Conditions in the order of a stream: as told, else ACDC's first and the others as they come.
+
+    Args:
+        names: All that is recorded, in the order of the file.
+        told: What the file says of the order.
+    """
+    names = [name for name in dict.fromkeys(names) if name.lower() not in (SOURCE, UNSEEN)]
+    order = [name.lower() for name in (told or USUAL)]
+    last = len(order)
+    return sorted(names, key=lambda n: order.index(n.lower()) if n.lower() in order else last)
+
+
+def read(path: Path) -> Recorded:
+    """Recorded statistics. The order may stand as ``order`` in its metadata or a JSON beside it."""
+    path = Path(path)
+    beside = path.with_suffix(".json")
+    about = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata() or {}
+        keys = list(file.offset_keys())
+    told = json.loads(metadata["order"]) if "order" in metadata else about.get("order", [])
+    # A safetensors file sorts its tensors by name; the counts stand as they were written.
+    names = [*about.get("counts", {}), *(key.split("/")[0] for key in keys)]
+    present = {key.split("/")[0] for key in keys}
+    return Recorded(load_file(path), stream_order([n for n in names if n in present], told))
+
+
+def minicity(weights: str = "auto", frames: Mapping[str, int] = CITY_FRAMES) -> Recorded:
+    """Single frames of MiniCity, rendered and encoded (some minutes) if the cache has them not."""
+
+    def make(encoder: StyleEncoder) -> dict[str, Tensor]:
+        found = {}
+        wanted = [(SOURCE, "clear", "train"), (UNSEEN, "clear", "val")]
+        wanted += [(c, c, "train") for c in CONDITIONS if c != "clear"]
+        for name, condition, split in wanted:
+            count = frames.get(name, frames["condition"])
+            images = (render_frame(condition, split, i).rgb for i in range(count))
+            rows = [image_statistics(encoder, image[None]) for image in images]
+            means, variances = (torch.cat(part) for part in zip(*rows, strict=True))
+            found[f"{name}/mean"] = means.float()
+            found[f"{name}/logvar"] = variances.clamp_min(_SMALLEST_VARIANCE).log().float()
+        return found
+
+    statistics = _cached("minicity", weights, make, [VERSION, dict(frames)])
+    return Recorded(statistics, [c for c in CONDITIONS if c != "clear"])
+
+
+def classification(weights: str = "auto", batches: Mapping[str, int] = DIGIT_BATCHES) -> Recorded:
+    """Batches of 200 digits (32 x 32, RGB), clean and under corruptions like ImageNet-C's.
+
+    The source is calibrated on one half of the digits; all else are batches of the other half.
+    """
+
+    def make(encoder: StyleEncoder) -> dict[str, Tensor]:
+        known, other = digits()
+        pools = {SOURCE: known, UNSEEN: other}
+        pools |= {name: change(other) for name, change in CORRUPTIONS.items()}
+        generator = torch.Generator().manual_seed(0)
+        found = {}
+        for name, pool in pools.items():
+            means, variances = image_statistics(encoder, pool)
+            # Taps 5 and 7 lie behind a pooling by 2.
+            area = pool.shape[1] * pool.shape[2]
+            pixels = torch.tensor([area] * 64 + [area // 4] * 256)
+            drawn = [
+                torch.randperm(len(pool), generator=generator)[:BATCH]
+                for _ in range(batches.get(name, batches["condition"]))
+            ]
+            rows = [pooled(means[batch], variances[batch], pixels) for batch in drawn]
+            for part in rows[0]:
+                found[f"{name}/{part}"] = torch.stack([row[part] for row in rows]).float()
+        return found
+
+    statistics = _cached("classification", weights, make, [dict(batches), [*CORRUPTIONS]])
+    return Recorded(statistics, [*CORRUPTIONS])
+
+
+def image_statistics(encoder: StyleEncoder, images: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Means and unbiased variances over space of all channels, both ``(n, 320)``.
+
+    Args:
+        encoder: One of :func:`_encoder`.
+        images: RGB ``(n, rows, columns, 3)``, from 0 to 255.
+    """
+    mean, std = (torch.tensor(value).view(3, 1, 1) for value in (IMAGENET_MEAN, IMAGENET_STD))
+    found = []
+    for chunk in torch.from_numpy(images).split(50):
+        found.append(encoder((chunk.permute(0, 3, 1, 2).float() - mean) / std))
+    means, variances = torch.cat(found, dim=1).double().unbind(dim=-1)
+    return means.T, variances.T
+
+
+def _encoder(weights: str) -> StyleEncoder:
+    """The style encoder with a statistic of every image, from which all others follow."""
+    encoder = StyleEncoder(weights)
+    encoder.statistic = _per_image
+    return encoder
+
+
+def _per_image(features: Tensor) -> Tensor:
+    """``(C, n, 2)``: the encoder puts the channels of its taps side by side."""
+    mean, variance = features.mean(dim=(2, 3)), features.var(dim=(2, 3))
+    return torch.stack([mean, variance], dim=-1).transpose(0, 1)
+
+
+def pooled(means: Tensor, variances: Tensor, pixels: Tensor) -> dict[str, Tensor]:
+    """The statistics of a batch from those of its images ``(n, d)``; ``pixels`` per channel."""
+    n, centre = len(means), means.mean(dim=0)
+    scatter = (pixels - 1) * variances.sum(dim=0) + pixels * (means - centre).square().sum(dim=0)
+    variance = scatter / (n * pixels - 1)
+    return {
+        "mean": centre,
+        "logvar": variance.clamp_min(_SMALLEST_VARIANCE).log(),
+        "image_logvar": (variances + 1e-5).log().mean(dim=0),
+    }
+
+
+def _cached(
+    name: str, weights: str, make: Callable[[StyleEncoder], dict[str, Tensor]], recipe: Sequence
+) -> dict[str, Tensor]:
+    """What ``make`` returns, from the user's cache if it was made before."""
+    encoder = _encoder(weights)
+    about = json.dumps([_RECIPE, weight_digest(encoder.features), *recipe])
+    key = hashlib.sha256(about.encode()).hexdigest()[:16]
+    path = cache_folder() / "benchmarks" / f"{name}-{key}.safetensors"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}.partial")
+        save_file(make(encoder), partial, metadata={"weights": encoder.weights})
+        partial.replace(path)
+    return load_file(path)
