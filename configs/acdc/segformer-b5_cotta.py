@@ -1,5 +1,5 @@
 _base_ = [
-    "../_base_/models/segformer_mit-b5.py",
+    "../_base_/models/segformer_mit-b5_nvlabs.py",
     "../_base_/datasets/acdc_960x540.py",
     "../_base_/protocols/recurring.py",
     "../_base_/methods/cotta.py",

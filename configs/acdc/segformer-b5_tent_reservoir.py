@@ -1,1 +1,1 @@
-_base_ = ["./segformer-b5_tent.py", "../_base_/reservoir/default.py"]
+_base_ = ["./segformer-b5_tent.py", "../_base_/reservoir/stream.py"]

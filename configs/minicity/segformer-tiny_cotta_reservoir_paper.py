@@ -1,0 +1,3 @@
+# Routing as the paper has it, for comparison.
+_base_ = "./segformer-tiny_cotta_reservoir.py"
+reservoir = dict(preset="paper")
