@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from . import finding as kinds
 from .finding import Finding
 from .label_values import label_fault
+from .layout import Cell
+from .npy import array_fault
 from .survey import Survey
 
 CHECKS: list[Callable[[Survey], Iterator[Finding]]] = []
@@ -26,7 +28,7 @@ def check_presence(survey: Survey) -> Iterator[Finding]:
         cell = files.cell
         if files.images:
             continue
-        text = f"no *{survey.layout.image_suffix} below {cell.images}"
+        text = f"no {_wanted(survey, cell)} below {cell.images}"
         if files.others:
             text += f", but {len(files.others)} other files: {survey.name(files.others[0])}"
         absent = not cell.needed and cell.split not in present and not files.others
@@ -38,10 +40,19 @@ def check_counts(survey: Survey) -> Iterator[Finding]:
     """As many images as were published."""
     for files in survey.found:
         cell, count = files.cell, len(files.images)
-        if count and cell.expected not in (None, count):
+        if count and cell.expected not in (None, count) and not files.missing:
             yield Finding(
                 kinds.WRONG_COUNT, cell.name, f"{cell.images}: {count}, expected {cell.expected}"
             )
+
+
+@CHECKS.append
+def check_missing(survey: Survey) -> Iterator[Finding]:
+    """Every file that the data set names, unless the whole cell is absent."""
+    for files in survey.found:
+        if files.images:
+            for name in files.missing:
+                yield Finding(kinds.MISSING, files.cell.name, name)
 
 
 @CHECKS.append
@@ -99,6 +110,21 @@ def check_sizes(survey: Survey) -> Iterator[Finding]:
 
 
 @CHECKS.append
+def check_arrays(survey: Survey) -> Iterator[Finding]:
+    """Arrays of the published shape and type; arrays of labels with all classes."""
+    for files in survey.found:
+        wanted = files.cell.array
+        for path in files.images.values() if wanted is not None else ():
+            facts = survey.facts[path]
+            if facts.array is None:
+                continue
+            fault = array_fault(facts.array, facts.values, wanted)
+            if fault is not None:
+                text = f"{survey.name(path)}: {fault}"
+                yield Finding(kinds.WRONG_ARRAY, files.cell.name, text)
+
+
+@CHECKS.append
 def check_label_values(survey: Survey) -> Iterator[Finding]:
     """Labels that hold train ids."""
     for files in survey.found:
@@ -115,6 +141,8 @@ def check_label_values(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_duplicates(survey: Survey) -> Iterator[Finding]:
     """No image in two cells: a folder was copied over another, or splits leak."""
+    if not survey.layout.unique:
+        return
     places = defaultdict(list)
     for files in survey.found:
         for path in files.images.values():
@@ -125,6 +153,13 @@ def check_duplicates(survey: Survey) -> Iterator[Finding]:
         for other, copy in rest:
             if other != cell:
                 yield Finding(kinds.DUPLICATES, other, f"{copy} = {first}")
+
+
+def _wanted(survey: Survey, cell: Cell) -> str:
+    if cell.files is not None:
+        return cell.files[0] if len(cell.files) == 1 else f"{cell.files[0]}, ..."
+    suffix = survey.layout.image_suffix
+    return " or ".join(f"*{s}" for s in ((suffix,) if isinstance(suffix, str) else suffix))
 
 
 def _size(shape: tuple[int, int]) -> str:

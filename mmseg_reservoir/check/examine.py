@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from .npy import npy_content
 from .png import png_fault
+from .tar import tar_digest, tar_fault
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,9 @@ class Facts:
         fault: Why it cannot be used; None if it can, or if nobody looked.
         sha256: Checksum of its content.
         shape: Rows and columns.
-        values: The values of a label's pixels; None for images, and for labels in colour.
+        values: The values of a label's pixels; None for images, and for labels in colour. Also
+            those of an array of whole numbers in one dimension.
+        array: Shape and type of an array.
     """
 
     size: int | None
@@ -30,6 +34,7 @@ class Facts:
     sha256: str | None = None
     shape: tuple[int, int] | None = None
     values: tuple[int, ...] | None = None
+    array: tuple[tuple[int, ...], str] | None = None
 
 
 def glance(path: Path) -> Facts:
@@ -42,6 +47,8 @@ def glance(path: Path) -> Facts:
 
 def examine(path: Path, is_label: bool) -> Facts:
     """Everything; reads the file once. Pillow reads labels as mmseg does: palettes stay indices."""
+    if path.suffix == ".tar":
+        return _examine_tar(path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -49,6 +56,9 @@ def examine(path: Path, is_label: bool) -> Facts:
     if not data:
         return Facts(0)
     sha256 = hashlib.sha256(data).hexdigest()
+    if path.suffix == ".npy":
+        fault, array, values = npy_content(data)
+        return Facts(len(data), fault, sha256, values=values, array=array)
     fault = png_fault(data) if path.suffix.lower() == ".png" else None
     if fault is not None:
         return Facts(len(data), fault, sha256)
@@ -64,3 +74,14 @@ def examine(path: Path, is_label: bool) -> Facts:
     if pixels is not None and pixels.ndim == 2:
         values = tuple(int(value) for value in np.unique(pixels))
     return Facts(len(data), None, sha256, shape, values)
+
+
+def _examine_tar(path: Path) -> Facts:
+    """An archive is too large to be held in memory, and its pictures are too many to decode."""
+    facts = glance(path)
+    if not facts.size:
+        return facts
+    try:
+        return Facts(facts.size, tar_fault(path), tar_digest(path))
+    except OSError as error:
+        return Facts(None, fault=f"cannot be opened: {error.strerror}")

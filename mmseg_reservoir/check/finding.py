@@ -35,6 +35,7 @@ WRONG_COUNT = Kind(
     "other numbers of images than published",
     "too few: {download}; too many: remove what does not belong there",
 )
+MISSING = Kind("files that the data set names, but that are not there", "{download}")
 NO_LABEL = Kind("images without a label", "{download}")
 NO_LABELS_YET = Kind(
     "images without labels", "none needed for a source of style; else {download}", is_note=True
@@ -54,6 +55,10 @@ SIZES_DIFFER = Kind(
 WRONG_SIZE = Kind(
     "images of another size than published",
     "use the originals, configs resize them: {download}",
+)
+WRONG_ARRAY = Kind(
+    "arrays of another shape, type or number of classes than published",
+    "another data set, or files that were converted: {download}",
 )
 RAW_IDS = Kind(
     "labels that hold labelIds (0 to 33), not train ids (0 to 18)",

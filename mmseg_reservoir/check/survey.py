@@ -20,6 +20,7 @@ class Files:
         labels: The labels, sorted.
         raw: Keys of the labels that are no train ids yet.
         others: Files in the folder of images that have another suffix.
+        missing: Names that should be there, where the cell knows them, and are not.
     """
 
     cell: Cell
@@ -27,6 +28,7 @@ class Files:
     labels: dict[str, Path]
     raw: frozenset[str]
     others: tuple[Path, ...]
+    missing: tuple[str, ...] = ()
 
     @property
     def pairs(self) -> list[str]:
@@ -66,6 +68,9 @@ def list_files(layout: Layout, root: Path) -> Survey:
     """Find the files of every cell."""
     found = []
     for cell in layout.cells(root):
+        if cell.files is not None:
+            found.append(_named_files(cell, root))
+            continue
         folder = root / cell.images
         images = _by_key(folder, layout.image_suffix)
         labels, raw = {}, {}
@@ -79,7 +84,16 @@ def list_files(layout: Layout, root: Path) -> Survey:
     return Survey(layout, root, found)
 
 
-def _by_key(folder: Path, suffix: str) -> dict[str, Path]:
+def _named_files(cell: Cell, root: Path) -> Files:
+    there = {name: root / name for name in sorted(cell.files) if (root / name).is_file()}
+    missing = tuple(name for name in cell.files if name not in there)
+    return Files(cell, there, {}, frozenset(), (), missing)
+
+
+def _by_key(folder: Path, suffix: str | tuple[str, ...]) -> dict[str, Path]:
+    if isinstance(suffix, tuple):  # nothing pairs with them; a name may come with two suffixes
+        paths = [path for path in _walk(folder) if path.name.endswith(suffix)]
+        return {path.relative_to(folder).as_posix(): path for path in paths}
     return {
         path.relative_to(folder).as_posix().removesuffix(suffix): path
         for path in _walk(folder)

@@ -155,12 +155,12 @@ def elastic_transform(images: Tensor, level: int, generator: Generator) -> Tenso
 
 @_register
 def pixelate(images: Tensor, level: int, generator: Generator) -> Tensor:
-    """A small image, enlarged."""
-    share = (0.85, 0.65, 0.5, 0.35, 0.25)[level]
-    height, width = images.shape[2:]
-    small = (max(1, round(share * height)), max(1, round(share * width)))
-    few = F.interpolate(images, small, mode="area")
-    return F.interpolate(few, (height, width), mode="area")
+    """A small image, enlarged: blocks of two, then of four pixels, and mixtures between them."""
+    share = (0.5, 0.8, 1.0, 1.5, 2.0)[level]
+    twos = _blocks(images, 2)
+    if share <= 1:
+        return images.lerp(twos, share)
+    return twos.lerp(_blocks(images, 4), share - 1)
 
 
 @_register
@@ -179,6 +179,12 @@ def jpeg_compression(images: Tensor, level: int, generator: Generator) -> Tensor
 def _scale(images: Tensor) -> float:
     """Levels are for 32 pixels; blur and pull grow with the image."""
     return min(images.shape[2:]) / 32
+
+
+def _blocks(images: Tensor, side: int) -> Tensor:
+    height, width = images.shape[2:]
+    few = F.interpolate(images, (max(1, height // side), max(1, width // side)), mode="area")
+    return F.interpolate(few, (height, width), mode="nearest-exact")
 
 
 def _grid(size: int) -> tuple[Tensor, Tensor]:

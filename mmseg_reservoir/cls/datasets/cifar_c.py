@@ -12,31 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import ReservoirError
+from ...known_datasets import CIFAR_C_IMAGES, CORRUPTIONS, EXTRA_CORRUPTIONS
 from .arrays import ArrayImages
 from .base import DomainSet
-
-CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-)
-"""The fifteen of the benchmarks, in the order of the published streams."""
-EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""Four more, which the authors meant for validation."""
-
-PER_SEVERITY = 10_000
 
 
 class CifarC(DomainSet):
@@ -63,23 +41,24 @@ class CifarC(DomainSet):
         self.root = Path(root)
         self.classes = classes
         self.title = f"CIFAR-{classes}-C"
-        super().__init__(corruptions or CORRUPTIONS, CORRUPTIONS + EXTRA, severity)
+        names = CORRUPTIONS if corruptions is None else corruptions
+        super().__init__(names, CORRUPTIONS + EXTRA_CORRUPTIONS, severity)
         self.limit = _check_limit(limit)
         self.labels = self._labels()
         for name in self.names:  # now, not at the tenth domain of a long run
             self._array(name)
 
     def _open(self, name: str, severity: int | None) -> ArrayImages:
-        start = (severity - 1) * PER_SEVERITY
-        part = slice(start, start + min(self.limit, PER_SEVERITY))
+        start = (severity - 1) * CIFAR_C_IMAGES
+        part = slice(start, start + min(self.limit, CIFAR_C_IMAGES))
         return ArrayImages(self._array(name)[part], self.labels[part])
 
     def _labels(self) -> np.ndarray:
         labels = self._load(self.root / "labels.npy")
-        if labels.shape != (5 * PER_SEVERITY,):
+        wanted = (5 * CIFAR_C_IMAGES,)
+        if labels.shape != wanted:
             raise ReservoirError(
-                f"{self.root / 'labels.npy'} has shape {labels.shape}, not ({5 * PER_SEVERITY},): "
-                f"{self._mend()}"
+                f"{self.root / 'labels.npy'} has shape {labels.shape}, not {wanted}: {self._mend()}"
             )
         found = np.unique(labels)
         if not np.array_equal(found, np.arange(self.classes)):
@@ -92,7 +71,7 @@ class CifarC(DomainSet):
     def _array(self, name: str) -> np.ndarray:
         path = self.root / f"{name}.npy"
         pixels = self._load(path)
-        wanted = (5 * PER_SEVERITY, 32, 32, 3)
+        wanted = (5 * CIFAR_C_IMAGES, 32, 32, 3)
         if pixels.shape != wanted or pixels.dtype != np.uint8:
             raise ReservoirError(
                 f"{path} holds {pixels.dtype} {pixels.shape}, not uint8 {wanted}: {self._mend()}"
@@ -118,4 +97,4 @@ class CifarC(DomainSet):
 def _check_limit(limit: int | None) -> int:
     if limit is not None and limit < 1:
         raise ReservoirError(f"limit must be 1 or more, got {limit}")
-    return PER_SEVERITY if limit is None else limit
+    return CIFAR_C_IMAGES if limit is None else limit

@@ -1,7 +1,7 @@
 """DomainNet-126 (Peng et al., ICCV 2019; the 126 classes of Saito et al., ICCV 2019).
 
-``DOMAIN/CLASS/*.jpg`` for ``clipart``, ``painting``, ``real`` and ``sketch``; and, as published with
-AdaContrast (Chen et al., CVPR 2022), ``DOMAIN_list.txt`` with one ``PATH LABEL`` per line.
+``DOMAIN/CLASS/*.jpg`` for ``clipart``, ``painting``, ``real`` and ``sketch``; and, as published
+with AdaContrast (Chen et al., CVPR 2022), ``DOMAIN_list.txt`` with one ``PATH LABEL`` per line.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import ReservoirError
+from ...known_datasets import DOMAINNET_CLASSES, DOMAINNET_DOMAINS
 from .base import DomainSet
 from .files import FileImages, read_list
 from .preprocess import Preprocess
-
-DOMAINS = ("real", "painting", "clipart", "sketch")
-CLASSES = 126
 
 
 class DomainNet126(DomainSet):
@@ -31,7 +29,7 @@ class DomainNet126(DomainSet):
     """
 
     title = "DomainNet-126"
-    classes = CLASSES
+    classes = DOMAINNET_CLASSES
 
     def __init__(
         self,
@@ -42,7 +40,7 @@ class DomainNet126(DomainSet):
         crop: int | None = 224,
         filter: str = "bilinear",
     ) -> None:
-        super().__init__(domains, DOMAINS)
+        super().__init__(domains, DOMAINNET_DOMAINS)
         self.root = Path(root)
         self.lists = self.root if lists is None else Path(lists)
         self.preprocess = Preprocess(resize, crop, filter)
@@ -61,10 +59,10 @@ def read_domain_list(path: Path) -> tuple[list[str], list[int]]:
     for number, words in enumerate(read_list(path, "image list"), start=1):
         # Names of files may hold spaces; the label is the last word.
         label = words[-1]
-        if len(words) < 2 or not label.isdigit() or int(label) >= CLASSES:
+        if len(words) < 2 or not label.isdigit() or int(label) >= DOMAINNET_CLASSES:
             raise ReservoirError(
-                f"line {number} of {path} must be PATH LABEL with a label below {CLASSES}, got "
-                f"{' '.join(words)!r}: use the lists published with AdaContrast"
+                f"line {number} of {path} must be PATH LABEL, the label below {DOMAINNET_CLASSES}, "
+                f"got {' '.join(words)!r}: use the lists published with AdaContrast"
             )
         names.append(" ".join(words[:-1]))
         labels.append(int(label))

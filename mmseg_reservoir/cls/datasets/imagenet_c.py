@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import ReservoirError
+from ...known_datasets import CORRUPTIONS, EXTRA_CORRUPTIONS, IMAGENET_CLASSES
 from .base import DomainSet
-from .cifar_c import CORRUPTIONS, EXTRA
 from .files import FileImages, list_folders, list_images, read_list
 from .preprocess import Preprocess
-
-CLASSES = 1000
 
 
 class ImageNetC(DomainSet):
@@ -43,16 +41,17 @@ class ImageNetC(DomainSet):
         resize: int | tuple[int, int] | None = None,
         crop: int | None = 224,
         filter: str = "bilinear",
-        classes: int = CLASSES,
+        classes: int = IMAGENET_CLASSES,
     ) -> None:
-        super().__init__(corruptions or CORRUPTIONS, CORRUPTIONS + EXTRA, severity)
+        names = CORRUPTIONS if corruptions is None else corruptions
+        super().__init__(names, CORRUPTIONS + EXTRA_CORRUPTIONS, severity)
         self.root = Path(root)
         self.classes = classes
         self.preprocess = Preprocess(resize, crop, filter)
         self.image_list = None if image_list is None else _read_names(Path(image_list))
         for name in self.names:
             if not (self.root / name).is_dir():
-                there = [f for f in list_folders(self.root) if f in CORRUPTIONS + EXTRA]
+                there = [f for f in list_folders(self.root) if f in CORRUPTIONS + EXTRA_CORRUPTIONS]
                 raise ReservoirError(
                     f"there is no {self.root / name}; {self.root} has "
                     f"{', '.join(there) or 'no corruption'}: unpack the archive that holds it, see "

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import ReservoirError
+from ...known_datasets import PACS_CLASSES, PACS_IMAGES
 from .base import DomainSet
 from .files import FileImages, list_folders, list_images
 from .preprocess import Preprocess
-
-DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
-CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
-"""In the order of the labels."""
 
 
 class PACS(DomainSet):
@@ -27,7 +24,7 @@ class PACS(DomainSet):
     """
 
     title = "PACS"
-    classes = len(CLASSES)
+    classes = len(PACS_CLASSES)
 
     def __init__(
         self,
@@ -37,21 +34,21 @@ class PACS(DomainSet):
         crop: int | None = None,
         filter: str = "bilinear",
     ) -> None:
-        super().__init__(domains, DOMAINS)
+        super().__init__(domains, tuple(PACS_IMAGES))
         self.root = Path(root)
         self.preprocess = Preprocess(resize, crop, filter)
         for name in self.names:
             found = list_folders(self.root / name)
-            if set(found) != set(CLASSES):
+            if set(found) != set(PACS_CLASSES):
                 raise ReservoirError(
-                    f"{self.root / name} must have the folders {', '.join(CLASSES)}, it has "
+                    f"{self.root / name} must have the folders {', '.join(PACS_CLASSES)}, it has "
                     f"{', '.join(found) or 'none'}: see tools/check_dataset.py pacs {self.root}"
                 )
 
     def _open(self, name: str, severity: int | None) -> FileImages:
         folder = self.root / name
         names, labels = [], []
-        for label, kind in enumerate(CLASSES):
+        for label, kind in enumerate(PACS_CLASSES):
             found = [f"{kind}/{image}" for image in list_images(folder / kind)]
             names += found
             labels += [label] * len(found)

@@ -1,0 +1,183 @@
+"""What a test stream is: a plan of batches, which are read when their turn comes."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from ..errors import ReservoirError
+from . import orders
+from .datasets.base import DomainSet, LabelledImages
+
+SHUFFLES = ("once", "visit", "never")
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """One batch.
+
+    Attributes:
+        images: ``(N, 3, H, W)``, floats in [0, 1].
+        labels: ``(N,)``, int64; for scores only.
+        domain: The true domain; only an oracle may look at it.
+        round: How often the domains have come round, from 1: the visit that a score belongs to.
+        index: The number of the batch in the stream, from 0.
+        severity: Where the stream sets it, else None.
+    """
+
+    images: Tensor
+    labels: Tensor
+    domain: str
+    round: int
+    index: int
+    severity: int | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A batch that has not been read: the images of a domain by number."""
+
+    domain: str
+    round: int
+    indices: np.ndarray
+    severity: int | None = None
+
+
+@dataclass(eq=False)
+class Stream(ABC):
+    """Rounds over the domains of a data set.
+
+    A stream depends on its seed, never on the global generators of torch or numpy, and gives the
+    same batches however often it is read.
+
+    Args:
+        data: The domains.
+        batch_size: Images in a batch; the last one of a visit may be smaller.
+        rounds: How often every image comes.
+        seed: Of all orders.
+        shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
+            new one at each visit (``"visit"``), or as stored (``"never"``).
+        correlation: Concentration of a Dirichlet distribution by which images of a class come
+            together, 0.1 in the paper; None for classes in random order.
+        workers: Threads that read ahead; with 0 a batch is read when it is asked for.
+    """
+
+    kind: ClassVar[str]
+
+    data: DomainSet
+    batch_size: int = 200
+    rounds: int = 20
+    seed: int = 0
+    shuffle: str = "once"
+    correlation: float | None = None
+    workers: int = 0
+    _opened: dict = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_numbers(batch_size=self.batch_size, rounds=self.rounds)
+        if self.seed < 0 or self.workers < 0:
+            raise ReservoirError(
+                f"seed and workers must be 0 or more, got {self.seed} and {self.workers}"
+            )
+        if self.shuffle not in SHUFFLES:
+            raise ReservoirError(f"shuffle must be {', '.join(SHUFFLES)}, got {self.shuffle!r}")
+        if self.correlation is not None and not self.correlation > 0:
+            raise ReservoirError(f"correlation must be above 0 or None, got {self.correlation}")
+        if self.correlation is not None and self.shuffle == "never":
+            raise ReservoirError('correlation sets an order of its own: leave out shuffle="never"')
+
+    @abstractmethod
+    def plan(self) -> Iterator[Step]:
+        """All batches in order, the same ones each time."""
+
+    def __iter__(self) -> Iterator[StreamBatch]:
+        if self.workers == 0:
+            for index, step in enumerate(self.plan()):
+                yield self._read(index, step)
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            waiting = deque()
+            for index, step in enumerate(self.plan()):
+                waiting.append(pool.submit(self._read, index, step))
+                if len(waiting) > self.workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def __len__(self) -> int:
+        """Batches in the stream."""
+        return sum(1 for _ in self.plan())
+
+    def record(self) -> dict[str, Any]:
+        """What the stream was, as plain data; ``order`` is a hash over every batch."""
+        digest = hashlib.sha256()
+        images = batches = 0
+        for step in self.plan():
+            about = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
+            digest.update(about.encode("utf-8"))
+            digest.update(np.asarray(step.indices, "<i8").tobytes())
+            images += len(step.indices)
+            batches += 1
+        return {
+            "kind": self.kind,
+            "seed": self.seed,
+            "domains": list(self.data.names),
+            "rounds": self.rounds,
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "correlation": self.correlation,
+            **self._options(),
+            "batches": batches,
+            "images": images,
+            "order": digest.hexdigest(),
+            "data": self.data.describe(),
+        }
+
+    def _options(self) -> dict[str, Any]:
+        """What else belongs in the record."""
+        return {}
+
+    def _rng(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *key])
+
+    def _images(self, domain: str, severity: int | None = None) -> LabelledImages:
+        key = (domain, severity)
+        if key not in self._opened:
+            self._opened[key] = self.data.domain(domain, severity)
+        return self._opened[key]
+
+    def _visit(
+        self, round: int, domain: str, severity: int | None = None, position: int = 0
+    ) -> list[Step]:
+        """The batches of one pass over one domain."""
+        key = (round if self.shuffle == "visit" else 0, self.data.names.index(domain), position)
+        order = self._order(self._images(domain, severity).labels, key)
+        starts = range(0, len(order), self.batch_size)
+        parts = [order[start : start + self.batch_size] for start in starts]
+        return [Step(domain, round, part, severity) for part in parts]
+
+    def _order(self, labels: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
+        if self.correlation is not None:
+            return orders.correlated(labels, self.correlation, self._rng(*key))
+        if self.shuffle == "never":
+            return np.arange(len(labels))
+        return self._rng(*key).permutation(len(labels))
+
+    def _read(self, index: int, step: Step) -> StreamBatch:
+        images, labels = self._images(step.domain, step.severity).batch(step.indices)
+        return StreamBatch(images, labels, step.domain, step.round, index, step.severity)
+
+
+def check_numbers(**numbers: int) -> None:
+    """Refuse numbers below 1."""
+    for name, value in numbers.items():
+        if value < 1:
+            raise ReservoirError(f"{name} must be 1 or more, got {value}")

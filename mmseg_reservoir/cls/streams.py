@@ -1,0 +1,184 @@
+"""The streams of the paper (Sec. 3.1 and the appendix on further evaluations).
+
+The tables of classification have one column per round, the error over all batches of that round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar
+
+import torch
+
+from ..errors import ReservoirError
+from ..options import choose, construct
+from . import orders
+from .datasets.base import DomainSet, check_severity
+from .datasets.ccc import CCC, Sample
+from .stream import Step, Stream, StreamBatch, check_numbers
+
+RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
+
+
+@dataclass(eq=False)
+class RecurringStream(Stream):
+    """Recurring Continual Structured Change (CSC): all domains in order, again and again."""
+
+    kind: ClassVar[str] = "csc"
+
+    def plan(self) -> Iterator[Step]:
+        for round in range(1, self.rounds + 1):
+            for domain in self.data.names:
+                yield from self._visit(round, domain)
+
+
+@dataclass(eq=False)
+class DynamicStream(Stream):
+    """Recurring Continual Dynamic Change (CDC): domains change unpredictably, and come back.
+
+    Every round holds each image once, in batches of one domain; which domain is next is random.
+
+    Args:
+        turns: ``"dirichlet"``, stays of random length as in DPCore, from which the protocol's name
+            comes; or ``"uniform"``, a new draw for every batch. The paper does not say which.
+        concentration: Of the Dirichlet distribution.
+        slots: Into how many parts a domain's batches are spread by it.
+    """
+
+    kind: ClassVar[str] = "cdc"
+
+    turns: str = "dirichlet"
+    concentration: float = 1.0
+    slots: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(slots=self.slots)
+        if self.turns not in ("dirichlet", "uniform"):
+            raise ReservoirError(f"turns must be dirichlet or uniform, got {self.turns!r}")
+        if not self.concentration > 0:
+            raise ReservoirError(f"concentration must be above 0, got {self.concentration}")
+
+    def plan(self) -> Iterator[Step]:
+        for round in range(1, self.rounds + 1):
+            visits = [self._visit(round, domain) for domain in self.data.names]
+            counts = [len(steps) for steps in visits]
+            rng = self._rng(round, len(visits), 0)  # no domain has this number
+            if self.turns == "uniform":
+                turns = orders.uniform_turns(counts, rng)
+            else:
+                turns = orders.dirichlet_turns(counts, rng, self.concentration, self.slots)
+            left = [iter(steps) for steps in visits]
+            for domain in turns:
+                yield next(left[domain])
+
+    def _options(self) -> dict[str, Any]:
+        if self.turns == "uniform":
+            return {"turns": self.turns}
+        return {"turns": self.turns, "concentration": self.concentration, "slots": self.slots}
+
+
+@dataclass(eq=False)
+class GradualStream(Stream):
+    """CSC in which each domain comes on and goes off: severities 1, 2, 3, 4, 5, 4, 3, 2, 1.
+
+    Args:
+        severities: The ramp. The images of a domain come once at each step of it.
+    """
+
+    kind: ClassVar[str] = "gradual"
+
+    severities: Sequence[int] = RAMP
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data.severity is None or not self.severities:
+            raise ReservoirError(
+                f"a gradual stream needs severities, and a data set that has them: got "
+                f"{list(self.severities)}, and {self.data.title} has "
+                f"{'none' if self.data.severity is None else '1 to 5'}"
+            )
+        for severity in self.severities:
+            check_severity(severity)
+
+    def plan(self) -> Iterator[Step]:
+        for round in range(1, self.rounds + 1):
+            for domain in self.data.names:
+                for position, severity in enumerate(self.severities):
+                    yield from self._visit(round, domain, severity, position)
+
+    def _options(self) -> dict[str, Any]:
+        return {"severities": list(self.severities)}
+
+
+@dataclass(eq=False)
+class CCCStream:
+    """Continuously Changing Corruptions: as generated, in order, once. Its length is not known.
+
+    Args:
+        data: A run of CCC.
+        batch_size: Images in a batch.
+        interval: Batches of a round, the columns of the paper's tables.
+        limit: Stop after so many batches; None for all. The paper's tables have 80,400.
+    """
+
+    kind: ClassVar[str] = "ccc"
+
+    data: CCC
+    batch_size: int = 64
+    interval: int = 6700
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_numbers(batch_size=self.batch_size, interval=self.interval)
+        if self.limit is not None:
+            check_numbers(limit=self.limit)
+
+    def __iter__(self) -> Iterator[StreamBatch]:
+        samples = iter(self.data)
+        index = 0
+        while self.limit is None or index < self.limit:
+            batch: list[Sample] = list(islice(samples, self.batch_size))
+            if not batch:
+                return
+            yield StreamBatch(
+                torch.stack([sample.image for sample in batch]),
+                torch.tensor([sample.label for sample in batch]),
+                batch[0].domain,
+                index // self.interval + 1,
+                index,
+            )
+            index += 1
+
+    def record(self) -> dict[str, Any]:
+        """What the stream was, as plain data; the shards are its order."""
+        return {
+            "kind": self.kind,
+            "seed": None,
+            "domains": None,
+            "run": self.data.folder.name,
+            "batch_size": self.batch_size,
+            "interval": self.interval,
+            "limit": self.limit,
+            "shards": len(self.data.shards),
+            "order": self.data.manifest(),
+        }
+
+
+STREAMS: dict[str, type] = {
+    "csc": RecurringStream,
+    "cdc": DynamicStream,
+    "gradual": GradualStream,
+    "ccc": CCCStream,
+}
+
+
+def build_stream(options: Mapping[str, Any], data: DomainSet | CCC) -> Stream | CCCStream:
+    """The stream that ``dict(type="csc", rounds=20, ...)`` describes."""
+    options = dict(options)
+    kind = choose(options.pop("type", "csc"), STREAMS, "stream")
+    if (kind is CCCStream) != isinstance(data, CCC):
+        raise ReservoirError(f"stream {kind.kind!r} does not go with {data.title}: CCC needs 'ccc'")
+    return construct(kind, options, "stream", data=data)

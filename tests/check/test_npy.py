@@ -1,0 +1,53 @@
+import io
+
+import numpy as np
+
+from mmseg_reservoir.check.examine import examine
+from mmseg_reservoir.check.layout import Array
+from mmseg_reservoir.check.npy import array_fault, npy_content
+
+
+def saved(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+def test_shape_and_type():
+    assert npy_content(saved(np.zeros((2, 4, 4, 3), np.uint8))) == (
+        None,
+        ((2, 4, 4, 3), "uint8"),
+        None,
+    )
+    assert npy_content(saved(np.array([3, 1, 1]))) == (None, ((3,), "int64"), (1, 3))
+    assert npy_content(saved(np.array([0.5])))[1:] == (((1,), "float64"), None)
+
+
+def test_damage():
+    good = saved(np.arange(10))
+    assert npy_content(good[:-1])[0] == "is truncated"
+    assert npy_content(good + b"x")[0] == "is longer than its header says"
+    assert npy_content(b"<html>")[0].startswith("is no .npy file")
+    assert npy_content(good[:20])[0].startswith("is no .npy file")
+    objects = saved(np.array([{}], object), allow_pickle=True)
+    assert npy_content(objects)[0] == "holds Python objects, which could run code"
+
+
+def test_files(tmp_path):
+    np.save(tmp_path / "labels.npy", np.array([0, 1, 1]))
+    facts = examine(tmp_path / "labels.npy", is_label=False)
+    assert (facts.fault, facts.array, facts.values) == (None, ((3,), "int64"), (0, 1))
+    assert len(facts.sha256) == 64
+    assert facts.shape is None
+
+
+def test_faults():
+    wanted = Array((4,), classes=2)
+    assert array_fault(((4,), "uint8"), (0, 1), wanted) is None
+    assert array_fault(((4,), "int64"), (0, 1), wanted) is None
+    assert array_fault(((4,), "uint8"), (0, 1, 9), wanted) == "3 classes from 0 to 9, not 2"
+    assert array_fault(((4,), "float32"), None, wanted) == "float32 (4,), not integers (4,)"
+    pixels = Array((2, 3), "uint8")
+    assert array_fault(((2, 3), "uint8"), None, pixels) is None
+    assert array_fault(((2, 2), "uint8"), None, pixels) == "uint8 (2, 2), not uint8 (2, 3)"
+    assert array_fault(((2, 3), "float32"), None, pixels) == "float32 (2, 3), not uint8 (2, 3)"
