@@ -2,7 +2,7 @@
 
     python benchmarks/minicity.py --rounds 10 --seeds 1 2 3 --jobs 2
 
-A seed is a MiniCity of its own (other scenes, other weather) and the seed of the run, with 20
+A seed is a MiniCity of its own (other scenes, other weather) and the seed of the run, with 16
 frames per condition. Seed 0 is the data of the demo, on which settings were tried: it is left out.
 Runs that are complete already are not repeated, so the command can be interrupted.
 """
@@ -28,7 +28,7 @@ from mmseg_reservoir.report.summary_table import summary_markdown, summary_table
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs" / "minicity"
 ANALYSIS = ("tent_reservoir_paper", "tent_oracle", "cotta_reservoir_paper", "cotta_oracle", "lora")
-COUNTS = make_counts(400, 1, 20, 1)
+COUNTS = make_counts(400, 1, 16, 1)
 """Clear frames to calibrate on, frames per condition to adapt to, and next to no validation."""
 
 

@@ -1,4 +1,4 @@
-# Warms BECoTTA up on MiniCity's clear images; some minutes on two CPU cores:
+# Warms BECoTTA up on MiniCity's clear images (20 minutes on one thread of a busy machine):
 #   python tools/make_minicity.py data/minicity
 #   python tools/warmup.py configs/minicity/segformer-tiny_becotta_warmup.py \
 #       --export checkpoints/becotta_tiny_minicity.safetensors

@@ -1,5 +1,5 @@
 # ReservoirTTA for streams of single frames: what segmentation uses (docs/routing.md). To route as
-# the paper or its code does: --cfg-options reservoir.preset=paper or reservoir.preset=published_code.
+# the paper or its code does: --cfg-options reservoir.preset=paper (or published_code).
 reservoir = dict(
     preset="stream",
     k_max=16,  # the largest number of experts
