@@ -65,10 +65,8 @@ class ProgressHook(Hook):
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
         """Close a visit with a line."""
         visit = runner.test_loop.visit
-        k = getattr(getattr(runner.model, "pipeline", None), "k", 1)
-        line = (
-            f"round {visit.round}/{self._rounds} {visit.domain}: mIoU {metrics['mIoU']:.2f}, K {k}"
-        )
+        where = f"round {visit.round}/{self._rounds} {visit.domain}"
+        line = f"{where}: mIoU {metrics['mIoU']:.2f}, K {self._k}"
         if self._bar is not None:
             self._bar.console.print(line)
         else:

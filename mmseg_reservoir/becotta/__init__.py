@@ -1,0 +1,33 @@
+"""BECoTTA: mixtures of low-rank experts with gates by domain (Lee et al., ICML 2024).
+
+The parts of the network and their warm-up on the source. What happens at test time is
+``mmseg_reservoir/methods/becotta.py``. Nothing here imports mmseg.
+"""
+
+from .discriminator import DomainDiscriminator
+from .information import domain_expert_information
+from .inject import Becotta, inject, remove, select_becotta
+from .mixture import DomainGates, DomainShares, LowRankExperts, MixtureOfDomainExperts
+from .params import becotta_params
+from .styles import STYLES, apply_styles
+from .variants import DOMAINS, VARIANTS, Variant, find_variant
+
+__all__ = [
+    "DOMAINS",
+    "STYLES",
+    "VARIANTS",
+    "Becotta",
+    "DomainDiscriminator",
+    "DomainGates",
+    "DomainShares",
+    "LowRankExperts",
+    "MixtureOfDomainExperts",
+    "Variant",
+    "apply_styles",
+    "becotta_params",
+    "domain_expert_information",
+    "find_variant",
+    "inject",
+    "remove",
+    "select_becotta",
+]

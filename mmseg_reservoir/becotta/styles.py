@@ -1,0 +1,153 @@
+"""Synthetic weather for the warm-up: fog, night, rain and snow drawn over clear street images.
+
+Plain picture operations without depth or labels, so that any source images will do. An image is
+``(3, H, W)``, RGB in [0, 1], of any size; a style draws its strength and its details from the
+generator, always on the CPU, so that the same seed gives the same picture on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import avg_pool2d, interpolate
+
+from ..options import choose
+
+Style = Callable[[Tensor, Generator], Tensor]
+
+_HORIZON = 0.45  # of the height: where a camera behind a windscreen sees it
+
+
+def clear(image: Tensor, generator: Generator) -> Tensor:
+    """The image as it is."""
+    return image
+
+
+def fog(image: Tensor, generator: Generator) -> Tensor:
+    """A veil of light that thickens towards the horizon, and with it the loss of contrast."""
+    air = _uniform(generator, 0.5, 0.85) * _tint(image, generator, 0.04)
+    return _veil(image, air, _uniform(generator, 0.7, 3.5))
+
+
+def night(image: Tensor, generator: Generator) -> Tensor:
+    """Darkness with a blue cast, lamps with a warm glow, and the noise of a sensor at its limit."""
+    dark = image ** _uniform(generator, 1.2, 2.2) * _uniform(generator, 0.15, 0.7)
+    dark = dark * _colour(image, (0.8, 0.9, 1.1)) * _tint(image, generator, 0.15)
+    glow = sum(_lamp(image, generator) for _ in range(int(_uniform(generator, 2, 10))))
+    glow = glow * _colour(image, (1.0, 0.85, 0.6))
+    noise = _uniform(generator, 0.01, 0.06) * _normal(image.shape, generator).to(image)
+    return (dark + glow + noise).clamp(0, 1)
+
+
+def rain(image: Tensor, generator: Generator) -> Tensor:
+    """Grey light, haze, and slanted streaks."""
+    strength = _uniform(generator, 0.3, 1.0)
+    light = _grey(image, 0.4 * strength) * _uniform(generator, 0.65, 1.0)
+    air = _uniform(generator, 0.35, 0.6) * _tint(image, generator, 0.04)
+    light = _veil(light, air, strength)
+    height = image.shape[-2]
+    drops = (_normal((1, *image.shape[-2:]), generator) > 3 - 0.6 * strength).float()
+    slant, streaks = _uniform(generator, -0.4, 0.4), torch.zeros_like(drops)
+    for step in range(max(3, height // 12)):
+        streaks += drops.roll((step, round(slant * step)), dims=(1, 2))
+    streaks = streaks.clamp(max=1).to(image) * _uniform(generator, 0.08, 0.25)
+    return (light + streaks * (1 - light)).clamp(0, 1)
+
+
+def snow(image: Tensor, generator: Generator) -> Tensor:
+    """Pale light, patches of white on the ground, haze, and flakes of several sizes."""
+    strength = _uniform(generator, 0.3, 1.0)
+    light = _grey(image, 0.4 * strength)
+    height, width = image.shape[-2:]
+    patches = _normal((1, 1, 6, 12), generator)
+    patches = interpolate(patches, (height, width), mode="bilinear", align_corners=False)[0]
+    ground = ((_rows(torch.empty(height, 1)) - _HORIZON) / 0.2).clamp(0, 1)[None]
+    cover = (patches + 2 * strength - 0.5).clamp(0, 1) * ground * strength
+    white = _colour(image, (0.78, 0.8, 0.83))
+    light = light + (white - light) * cover.to(image)
+    air = _uniform(generator, 0.6, 0.8) * _tint(image, generator, 0.03)
+    light = _veil(light, air, strength)
+    flakes = torch.zeros(1, height, width)
+    for size in (1, max(1, height // 90)):
+        points = (_normal((1, height, width), generator) > 3.3 - 0.6 * strength).float()
+        flakes = flakes + (2 * size + 1) ** 2 * 0.5 * _blur(points, size)
+    return (light + (0.95 - light) * flakes.clamp(max=0.8).to(image)).clamp(0, 1)
+
+
+STYLES: dict[str, Style] = {
+    "clear": clear,
+    "fog": fog,
+    "night": night,
+    "rain": rain,
+    "snow": snow,
+}
+"""What the warm-up can make of a clear image, by the name of the domain."""
+
+
+def find_styles(domains: Sequence[str]) -> list[Style]:
+    """The styles of the named domains."""
+    return [choose(name, STYLES, "synthetic style") for name in domains]
+
+
+def apply_styles(
+    images: Tensor, labels: Tensor, styles: Sequence[Style], generator: Generator
+) -> Tensor:
+    """Images ``(N, 3, H, W)``, each in the style that its label ``(N,)`` names."""
+    pairs = zip(images, labels.tolist(), strict=True)
+    return torch.stack([styles[label](image, generator) for image, label in pairs])
+
+
+def _veil(image: Tensor, air: Tensor, density: float) -> Tensor:
+    """Light that the air scatters, over a flat ground: ``I t + A (1 - t)``, ``t = exp(-d z)``."""
+    rows = _rows(image[0, :, :1])[None]
+    ground = 0.12 / (rows - _HORIZON).clamp(min=0.12)  # the distance of the ground below a row
+    # What is above the horizon may be a wall or the sky: something between.
+    distance = torch.where(rows > _HORIZON, ground, 0.8)
+    through = torch.exp(-density * distance)
+    return image * through + air * (1 - through)
+
+
+def _lamp(image: Tensor, generator: Generator) -> Tensor:
+    """A light somewhere in the upper part, ``(1, H, W)``: a bright core in a wide halo."""
+    height, width = image.shape[-2:]
+    row, column = _uniform(generator, 0.1, 0.7) * height, _uniform(generator, 0, 1) * width
+    rows = torch.arange(height).to(image)[:, None] - row
+    columns = torch.arange(width).to(image)[None] - column
+    distance = (rows**2 + columns**2).sqrt() / height
+    size, power = _uniform(generator, 0.01, 0.03), _uniform(generator, 0.2, 0.6)
+    halo = torch.exp(-distance / size) + 0.3 * torch.exp(-distance / (4 * size))
+    return power * halo[None]
+
+
+def _rows(column: Tensor) -> Tensor:
+    """``(H, 1)``: heights of the rows, from 0 at the top to 1."""
+    return torch.linspace(0, 1, len(column)).to(column)[:, None]
+
+
+def _grey(image: Tensor, share: float) -> Tensor:
+    return image + share * (image.mean(dim=0, keepdim=True) - image)
+
+
+def _colour(image: Tensor, rgb: Sequence[float]) -> Tensor:
+    return torch.tensor(rgb).to(image).view(3, 1, 1)
+
+
+def _tint(image: Tensor, generator: Generator, spread: float) -> Tensor:
+    warmth = _uniform(generator, -spread, spread)
+    return _colour(image, (1 + warmth, 1.0, 1 - warmth))
+
+
+def _blur(image: Tensor, radius: int) -> Tensor:
+    for _ in range(2):
+        image = avg_pool2d(image[None], 2 * radius + 1, 1, radius, count_include_pad=False)[0]
+    return image
+
+
+def _uniform(generator: Generator, low: float, high: float) -> float:
+    return low + (high - low) * float(torch.rand((), generator=generator))
+
+
+def _normal(shape: Sequence[int], generator: Generator) -> Tensor:
+    return torch.randn(shape, generator=generator)

@@ -1,0 +1,112 @@
+"""The source-side warm-up: experts, gates and discriminator learn from labelled, styled images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from mmengine.model import BaseModel
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from .information import domain_expert_information
+from .inject import Becotta
+from .styles import Style, apply_styles, find_styles
+
+
+class BecottaWarmup(BaseModel):
+    """A segmentor with BECoTTA injected, as a model that MMEngine's Runner can train.
+
+    Every image of a batch is drawn in the style of a domain, and uses the gate of that domain. The
+    loss is ``L_seg + w_d L_disc - w_i I``: the segmentor's own loss with the source labels, the
+    cross-entropy of the discriminator, and the mutual information of domains and experts, mean
+    over the mixtures. The segmentor's own weights are frozen, and so are its statistics.
+
+    Args:
+        segmentor: An ``EncoderDecoder`` with its weights loaded and BECoTTA injected.
+        discriminator_weight: ``w_d``.
+        information_weight: ``w_i``.
+        seed: Of the styles.
+    """
+
+    steps: Tensor
+
+    def __init__(
+        self,
+        segmentor: nn.Module,
+        discriminator_weight: float = 1.0,
+        information_weight: float = 0.05,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(data_preprocessor=segmentor.data_preprocessor)
+        self.segmentor = segmentor
+        segmentor.requires_grad_(False)
+        self.becotta.requires_grad_(True)
+        self.styles: list[Style] = find_styles(self.becotta.domains)
+        self.discriminator_weight = discriminator_weight
+        self.information_weight = information_weight
+        self.seed = seed
+        # With the seed this is the state of the styles' generator, and it is saved.
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    @property
+    def becotta(self) -> Becotta:
+        """What is trained; it lives in the segmentor."""
+        return self.segmentor.becotta
+
+    def init_weights(self) -> None:
+        """Keep the weights: a Runner would draw those of the segmentor anew."""
+
+    def train(self, mode: bool = True) -> BecottaWarmup:
+        """Only BECoTTA is ever in training mode."""
+        super().train(mode)
+        self.segmentor.eval()
+        self.becotta.train(mode)
+        return self
+
+    def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = "tensor") -> Any:
+        """The loss of a styled batch; other modes are the segmentor's."""
+        if mode == "loss":
+            return self.loss(inputs, data_samples)
+        return self.segmentor(inputs, data_samples, mode=mode)
+
+    def loss(self, inputs: Tensor, data_samples: list) -> dict[str, Tensor]:
+        """The three losses of a batch of clear images."""
+        generator = torch.Generator().manual_seed(self.seed * 2**32 + int(self.steps))
+        self.steps += 1
+        labels = self._labels(len(inputs), generator).to(inputs.device)
+        inputs = self.restyle(inputs, labels, generator)
+        with self.becotta.assigned(labels):
+            features = self.segmentor.extract_feat(inputs)
+        head = self.segmentor.decode_head
+        losses = head.loss(features, data_samples, self.segmentor.train_cfg)
+        guess = self.becotta.discriminator(inputs)
+        losses["loss_domain"] = self.discriminator_weight * cross_entropy(guess, labels)
+        losses["domain_accuracy"] = 100 * (guess.argmax(dim=1) == labels).float().mean()
+        information = torch.stack(
+            [
+                domain_expert_information(mixture.routing, labels, len(self.styles))
+                for mixture in self.becotta.mixtures
+            ]
+        ).mean()
+        losses["loss_information"] = -self.information_weight * information
+        return losses
+
+    def restyle(self, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """Preprocessed images, as they would be had they been taken in another domain."""
+        preprocessor = self.data_preprocessor
+        normalised = getattr(preprocessor, "_enable_normalize", False)
+        mean = preprocessor.mean.to(inputs) if normalised else torch.zeros(3, 1, 1).to(inputs)
+        std = preprocessor.std.to(inputs) if normalised else torch.ones(3, 1, 1).to(inputs)
+        # Loaded images are BGR, the styles want RGB.
+        rgb = preprocessor.channel_conversion
+        images = (inputs * std + mean) / 255
+        images = images if rgb else images.flip(1)
+        images = apply_styles(images.clamp(0, 1), labels, self.styles, generator)
+        images = images if rgb else images.flip(1)
+        return (images * 255 - mean) / std
+
+    def _labels(self, count: int, generator: torch.Generator) -> Tensor:
+        """Domains for a batch: as evenly as can be, from a random one on."""
+        start = int(torch.randint(len(self.styles), (), generator=generator))
+        return (torch.arange(count) + start) % len(self.styles)

@@ -1,0 +1,131 @@
+import torch
+from torch import nn
+from torch.nn.functional import gelu, layer_norm, one_hot
+
+from mmseg_reservoir.becotta import (
+    DomainGates,
+    DomainShares,
+    LowRankExperts,
+    MixtureOfDomainExperts,
+)
+
+DIM, EXPERTS, TOP_K, RANK, DOMAINS = 8, 4, 2, 3, 2
+
+
+def randomised(module, scale=0.5):
+    generator = torch.Generator().manual_seed(5)
+    for parameter in module.parameters():
+        parameter.data = scale * torch.randn(parameter.shape, generator=generator)
+    return module.eval()
+
+
+def mixture(labels, experts=EXPERTS, top_k=TOP_K):
+    shares = DomainShares()
+    shares.value = one_hot(torch.tensor(labels), DOMAINS)
+    made = MixtureOfDomainExperts(DIM, experts, top_k, RANK, DOMAINS, shares)
+    return randomised(made)
+
+
+def tokens(count=2, seed=0):
+    return torch.randn(count, 6, DIM, generator=torch.Generator().manual_seed(seed))
+
+
+def test_experts_equal_one_network_at_a_time():
+    experts = randomised(LowRankExperts(DIM, EXPERTS, RANK))
+    x, weights = tokens(), torch.tensor([[0.3, 0.0, 0.7, 0.0], [0.0, 0.0, 0.4, 0.6]])
+    expected = torch.zeros_like(x)
+    for n in range(2):
+        for i in range(EXPERTS):
+            inner = gelu(x[n] @ experts.down_weight[i].T + experts.down_bias[i])
+            outer = inner @ experts.up_weight[i] + experts.up_bias[i]
+            expected[n] += weights[n, i] * outer
+    torch.testing.assert_close(experts(x, weights), expected)
+
+
+def test_new_experts_change_nothing():
+    shares = DomainShares()
+    shares.value = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    fresh = MixtureOfDomainExperts(DIM, EXPERTS, TOP_K, RANK, DOMAINS, shares)
+    assert torch.equal(fresh.eval()(tokens()), tokens())
+
+
+def test_one_expert_and_gate_1_is_a_plain_adapter():
+    single = mixture([0, 1], experts=1, top_k=1)
+    adapter = nn.Sequential(nn.Linear(DIM, RANK), nn.GELU(), nn.Linear(RANK, DIM))
+    with torch.no_grad():
+        adapter[0].weight.copy_(single.experts.down_weight[0])
+        adapter[0].bias.copy_(single.experts.down_bias[0])
+        adapter[2].weight.copy_(single.experts.up_weight[0].T)
+        adapter[2].bias.copy_(single.experts.up_bias[0])
+    x = tokens()
+    torch.testing.assert_close(single(x), x + adapter(x))
+    assert sum(p.numel() for p in single.experts.parameters()) == sum(
+        p.numel() for p in adapter.parameters()
+    )
+
+
+def test_the_gate_is_the_softmax_of_the_largest_logits_of_the_images_domain():
+    gates = randomised(DomainGates(DIM, EXPERTS, TOP_K, DOMAINS))
+    x = tokens()
+    weights = gates(x, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    for n, domain in enumerate([0, 1]):
+        logits = gates.weight[domain] @ layer_norm(x[n].mean(0), (DIM,))
+        first, second = logits.argsort(descending=True)[:TOP_K]
+        share = torch.sigmoid(logits[first] - logits[second])
+        expected = torch.zeros(EXPERTS)
+        expected[first], expected[second] = share, 1 - share
+        torch.testing.assert_close(weights[n], expected)
+
+
+def test_soft_shares_blend_the_gates():
+    gates = randomised(DomainGates(DIM, EXPERTS, TOP_K, DOMAINS))
+    x = tokens(1)
+    zero, one = (gates(x, torch.tensor([[1.0 - d, d]])) for d in (0.0, 1.0))
+    blended = gates(x, torch.tensor([[0.25, 0.75]]))
+    torch.testing.assert_close(blended, 0.25 * zero + 0.75 * one)
+
+
+def test_gradients_reach_the_gate_of_the_domain_and_the_chosen_experts_alone():
+    made = mixture([1])
+    x = tokens(1)
+    chosen = made.gates(x, made.shares.value.to(x))[0] > 0
+    assert chosen.sum() == TOP_K
+    made(x).square().sum().backward()
+    for parameter in made.experts.parameters():
+        reached = parameter.grad.flatten(1).abs().sum(1) > 0
+        assert torch.equal(reached, chosen)
+    gate = made.gates.weight.grad.abs().sum(2) > 0
+    assert torch.equal(gate, torch.stack([torch.zeros_like(chosen), chosen]))
+
+
+def test_the_gates_gradient_is_that_of_finite_differences():
+    made = mixture([0, 1]).double()
+    x = tokens().double()
+    made(x).square().sum().backward()
+    weight = made.gates.weight
+    index = tuple(weight.grad.abs().flatten().argmax().view(1).tolist())
+    step, values = 1e-6, []
+    for sign in (1, -1):
+        with torch.no_grad():
+            weight.view(-1)[index] += sign * step
+            values.append(made(x).square().sum())
+            weight.view(-1)[index] -= sign * step
+    torch.testing.assert_close(
+        (values[0] - values[1]) / (2 * step), weight.grad.view(-1)[index], rtol=1e-5, atol=1e-6
+    )
+
+
+def test_noise_is_for_training_only_and_follows_seed_and_count():
+    gates, x = DomainGates(DIM, EXPERTS, TOP_K, DOMAINS, seed=3), tokens()
+    shares = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert torch.equal(gates.eval()(x, shares), gates(x, shares))
+    first, second = gates.train()(x, shares), gates(x, shares)
+    assert not torch.equal(first, second)
+    assert int(gates.draws) == 2
+    resumed = DomainGates(DIM, EXPERTS, TOP_K, DOMAINS, seed=3)
+    torch.manual_seed(99)
+    assert torch.equal(resumed(x, shares), first)
+    resumed.load_state_dict(gates.state_dict())
+    assert torch.equal(resumed(x, shares), gates(x, shares))
+    gates(x, shares)[:, 0].sum().backward()
+    assert gates.noise_weight.grad.abs().sum() > 0
