@@ -7,14 +7,18 @@ from typing import Any
 
 from torch import nn
 
+from .becotta import becotta_params
 from .core.params import ParamSpace, all_parameters, norm_affine
 from .lora import lora_space
 from .options import choose, construct
+from .prompts import prompt_space
 
 SPACES: dict[str, Callable[..., ParamSpace | dict[str, nn.Parameter]]] = {
     "norm_affine": norm_affine,
     "all": all_parameters,
     "lora": lora_space,
+    "becotta": becotta_params,
+    "prompt": prompt_space,
 }
 """Selections of a model's own parameters, and spaces that add some to the model."""
 

@@ -1,4 +1,4 @@
-"""A small segmentation net and methods around it, for tests."""
+"""A small segmentation net, a small classifier, and methods around them, for tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from mmseg_reservoir.core import InformationClustering, ParamSpace, StyleRouter, norm_affine
+from mmseg_reservoir.core.params import use_batch_statistics
 from mmseg_reservoir.methods import Tent
 
 
@@ -29,9 +30,46 @@ def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:
     )
 
 
-def make_method(cls=Tent, lr: float = 0.05, dtype: torch.dtype = torch.float32, **options):
-    """A method around a new small net; equal calls give equal methods."""
-    net = make_net(dtype)
+def make_classifier(dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """A small classifier: (N, 3, H, W) -> (N, 5)."""
+    torch.manual_seed(0)
+    return (
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.GroupNorm(2, 8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 5),
+        )
+        .eval()
+        .to(dtype)
+    )
+
+
+def make_method(
+    cls=Tent,
+    lr: float = 0.05,
+    dtype: torch.dtype = torch.float32,
+    handles: str = "pixels",
+    **options,
+):
+    """A method around a new small net; equal calls give equal methods.
+
+    Args:
+        cls: The method.
+        lr: Learning rate of Adam.
+        dtype: Of the net.
+        handles: ``"pixels"`` for the segmentation net, ``"images"`` for the classifier, with the
+            normalisation that the method wishes.
+        **options: Of the method.
+    """
+    net = make_net(dtype) if handles == "pixels" else make_classifier(dtype)
+    if handles == "images" and cls.batch_statistics:
+        use_batch_statistics(net)
     space = ParamSpace(net, norm_affine(net))
     return cls(net, space, partial(torch.optim.Adam, lr=lr), **options)
 

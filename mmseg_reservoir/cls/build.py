@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from ..core.params import use_batch_statistics
 from ..errors import ReservoirError
-from ..methods import AdaptationMethod, OptimizerFactory, find_method
+from ..methods import METHODS, AdaptationMethod, OptimizerFactory, find_method
 from ..options import choose, construct
 from ..spaces import build_space
+from .images import ImageRange
 
 OPTIMIZERS = {
     name: cls
@@ -27,13 +29,22 @@ def build_method(
     method: str | Mapping[str, Any],
     optimizer: Mapping[str, Any] | OptimizerFactory | None = None,
     params: Mapping[str, Any] | None = None,
-    batch_statistics: bool = True,
+    batch_statistics: bool | None = None,
+    images: ImageRange | None = None,
 ) -> AdaptationMethod:
     """The method over the selected parameters of a net; see :class:`AdaptiveClassifier`."""
     options = {"type": method} if isinstance(method, str) else dict(method)
-    cls = find_method(options.pop("type"))
-    if batch_statistics:
+    name = options.pop("type")
+    cls = find_method(name)
+    if "images" not in cls.handles:
+        near = f"{name}_images"
+        other = f"use {near!r}" if near in METHODS else "choose another one"
+        raise ReservoirError(f"the method {name!r} is for segmentation, not for images: {other}")
+    if cls.batch_statistics if batch_statistics is None else batch_statistics:
         use_batch_statistics(net)
+    if images is not None and "augment" in signature(cls).parameters:
+        known = {"mean": images.mean.flatten().tolist(), "std": images.std.flatten().tolist()}
+        options["augment"] = known | dict(options.get("augment") or {})
     space = build_space(net, params or {})
     fixed: dict[str, Any] = {"forward": partial(classify, net), "space": space}
     fixed["optimizer"] = build_optimizer(optimizer or {"type": "Adam", "lr": 1e-3})

@@ -44,12 +44,13 @@ class AdaptiveClassifier(nn.Module):
             them. None if neither needs it, or if a saved state is to be loaded.
         optimizer: ``dict(type=name of torch.optim, lr=...)`` or a function from parameters to an
             optimizer.
-        params: What adapts, ``dict(type=..., **options)``: ``norm_affine``, ``all``, ``lora``.
+        params: What adapts, ``dict(type=..., **options)``: ``norm_affine``, ``all``, ``lora``,
+            ``prompt``.
         images: What the images of the stream are: ``"unit"`` for values in [0, 1], ``"imagenet"``
             if normalised by ImageNet's mean and deviation, or a pair ``(mean, std)``. The net gets
-            them as they are; it is the style that needs to know.
+            them as they are; it is the style that needs to know, and augmentations.
         batch_statistics: Let BatchNorm normalise by the batch, as TENT does. Turn it off for
-            streams of single images.
+            streams of single images. None: as the method wishes.
         batch_size: Images of a complete batch; smaller ones open no domain. By default the first
             batch, of the source or the stream, tells.
         seed: Of everything random in the reservoir.
@@ -64,7 +65,7 @@ class AdaptiveClassifier(nn.Module):
         optimizer: Mapping[str, Any] | OptimizerFactory | None = None,
         params: Mapping[str, Any] | None = None,
         images: str | tuple = "unit",
-        batch_statistics: bool = True,
+        batch_statistics: bool | None = None,
         batch_size: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -77,7 +78,9 @@ class AdaptiveClassifier(nn.Module):
         """What happened to the last batch: prediction, route, number of experts."""
         self._seed = seed
         self._reservoir = None if reservoir is None else with_preset(_with_auto_weights(reservoir))
-        self.method = build_method(net, method, optimizer, params, batch_statistics)
+        self.method = build_method(
+            net, method, optimizer, params, batch_statistics, images=self.range
+        )
         self._batches = _check_source(source)
         self.calibration = source if isinstance(source, Calibration) else None
         self.pipeline: AdaptationPipeline | None = None

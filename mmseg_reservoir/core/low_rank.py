@@ -61,7 +61,7 @@ class LowRankSpace(ParamSpace):
         # sum_k q_k B_k A_k is one product of rank K r: the A's on top of each other, the B's
         # side by side. No dense matrix is made, and the frozen weights are not touched.
         split = [self.split(expert) for expert in experts]
-        stacked: list[Tensor] = [torch.empty(0)] * len(self._parameters)
+        stacked = self.split(weights.to(experts) @ experts)  # what is no factor is just averaged
         for a, b in self._pairs:
             stacked[a] = torch.cat([expert[a] for expert in split], dim=0)
             shares = zip(weights.to(experts), split, strict=True)

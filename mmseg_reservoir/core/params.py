@@ -93,29 +93,53 @@ class ParamSpace:
     """
 
     def __init__(self, model: nn.Module, selected: Mapping[str, nn.Parameter]) -> None:
-        parameters = list(selected.values())
-        kinds = {(p.device, p.dtype) for p in parameters}
+        model.requires_grad_(False)
+        self.model = model
+        self.names = list(selected)
+        self._parameters: list[Tensor] = list(selected.values())
+        self._flatten()
+        self.adapting = len(self)
+        """How many of the values adapt: the first ones. What the space carries comes after."""
+
+    def carry(self, buffers: Mapping[str, Tensor]) -> None:
+        """Make buffers of the model part of the values, although no gradient moves them.
+
+        Running statistics that a method keeps per domain belong to an expert as its parameters
+        do: they are loaded, stored, cloned and ensembled with them. To be called before anything
+        holds on to the values, an optimizer for example.
+
+        Args:
+            buffers: By name; each of them becomes a view of the flat buffer.
+        """
+        self.names += buffers
+        self._parameters += buffers.values()
+        self._flatten()
+
+    def _flatten(self) -> None:
+        kinds = {(p.device, p.dtype) for p in self._parameters}
         if len(kinds) != 1:
             found = ", ".join(f"{d}/{t}" for d, t in sorted(kinds, key=str)) or "none"
             raise ReservoirError(
                 f"adapted parameters must share one device and dtype, found: {found}"
             )
-        model.requires_grad_(False)
-        self.names = list(selected)
-        self.shapes = [p.shape for p in parameters]
-        self._parameters = parameters
-        self.values = torch.cat([p.detach().reshape(-1) for p in parameters]).requires_grad_(True)
+        self.shapes = [p.shape for p in self._parameters]
+        flat = [p.detach().reshape(-1) for p in self._parameters]
+        self.values = torch.cat(flat).requires_grad_(True)
         self._gradient = torch.zeros_like(self.values)
         self.values.grad = self._gradient
-        for parameter, value, gradient in zip(
-            parameters, self.split(self.values.detach()), self.split(self._gradient), strict=True
+        for tensor, value, gradient in zip(
+            self._parameters,
+            self.split(self.values.detach()),
+            self.split(self._gradient),
+            strict=True,
         ):
-            parameter.data = value
-            parameter.requires_grad_(True)
-            parameter.grad = gradient  # autograd accumulates in place, hence into the flat buffer
+            tensor.data = value
+            if isinstance(tensor, nn.Parameter):
+                tensor.requires_grad_(True)
+                tensor.grad = gradient  # autograd accumulates in place, so into the flat buffer
 
     def __len__(self) -> int:
-        """The number of adapted values, P."""
+        """P, the number of values: those that adapt and those that are carried."""
         return self.values.numel()
 
     def split(self, vector: Tensor) -> list[Tensor]:

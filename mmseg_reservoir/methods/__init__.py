@@ -8,28 +8,42 @@ from .base import (
     find_method,
     register_method,
 )
+from .becotta import Becotta
+from .cola import Cola
 from .cotta import Cotta
+from .cotta_images import CottaImages
+from .dpcore import DPCore
 from .eata import Eata
 from .eta import Eta
+from .petta import Petta
 from .rdumb import RDumb
 from .roid import Roid
+from .rotta import Rotta
 from .sar import Sar
 from .source import Source
 from .tent import Tent
+from .vpt import Vpt
 
 __all__ = [
     "METHODS",
     "AdaptationMethod",
+    "Becotta",
+    "Cola",
     "Cotta",
+    "CottaImages",
+    "DPCore",
     "Eata",
     "Eta",
     "Forward",
     "OptimizerFactory",
+    "Petta",
     "RDumb",
     "Roid",
+    "Rotta",
     "Sar",
     "Source",
     "Tent",
+    "Vpt",
     "find_method",
     "register_method",
 ]

@@ -67,6 +67,13 @@ class AdaptationMethod(ABC):
         optimizer: Makes the optimizer, for example ``partial(torch.optim.Adam, lr=1e-3)``.
     """
 
+    handles: tuple[str, ...] = ("images", "pixels")
+    """What it can adapt to: logits ``(N, C)`` of images, ``(N, C, H, W)`` of pixels, or both."""
+
+    batch_statistics = True
+    """Whether BatchNorm shall normalise by the batch where a classifier adapts. False keeps the
+    running statistics, for methods that follow them in a way of their own."""
+
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward
         self.space = space

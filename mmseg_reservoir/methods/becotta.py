@@ -42,6 +42,8 @@ class Becotta(AdaptationMethod):
             pass through the warm-up model.
     """
 
+    handles = ("pixels",)
+
     def __init__(
         self,
         forward: Forward,

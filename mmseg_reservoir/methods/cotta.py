@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,20 +11,19 @@ from torch.nn.functional import cross_entropy
 from ..core.params import ParamSpace
 from ..errors import ReservoirError
 from ..options import choose
-from .base import AdaptationMethod, Forward, OptimizerFactory, register_method
+from .base import Forward, OptimizerFactory, register_method
+from .mean_teacher import MeanTeacher, as_logits
 from .views import RATIOS, View, make_views, resized, scaled
 
 _SCORES = ("composite", "mean", "single")
 
 
 @register_method("cotta")
-class Cotta(AdaptationMethod):
+class Cotta(MeanTeacher):
     """A student learns from the labels of its own moving average, the teacher.
 
-    Three networks, one model: the student's and the teacher's adapted values belong to the domain,
-    the anchor's are the source's, and whichever has to run is loaded. Between two calls the
-    space holds the *teacher*, since it is the one that predicts: so an ensemble of experts
-    is one of teachers. The student waits in the domain's state.
+    The student's and the teacher's adapted values belong to the domain (:class:`MeanTeacher`); a
+    third network, the anchor, has the source's. For images there is :class:`CottaImages`.
 
     - Teacher: ``theta' <- m theta' + (1 - m) theta`` after every step of the student.
     - Label: where the anchor is confident on the image as it is, the teacher's prediction for the
@@ -51,6 +49,8 @@ class Cotta(AdaptationMethod):
         seed: Of the restoration's random generator, which is saved with the state.
     """
 
+    handles = ("pixels",)
+
     def __init__(
         self,
         forward: Forward,
@@ -65,19 +65,16 @@ class Cotta(AdaptationMethod):
         restore: float = 0.0,
         seed: int = 0,
     ) -> None:
-        self.momentum = momentum
         self.confidence = confidence
         self.views = make_views(ratios, flip)
         self.label_scale = label_scale
         self.score = choose(score, {name: name for name in _SCORES}, "score of cotta")
-        self.restore = restore
-        self.generator = torch.Generator().manual_seed(seed)
-        if not (self.views and 0 <= momentum <= 1 and 0 <= restore <= 1 and label_scale > 0):
+        if not (self.views and label_scale > 0):
             raise ReservoirError(
-                "cotta needs one ratio or more, momentum and restore in [0, 1] and a positive "
-                f"label_scale, got {list(ratios)}, {momentum}, {restore} and {label_scale}"
+                "cotta needs one ratio or more and a positive label_scale, got "
+                f"{list(ratios)} and {label_scale}"
             )
-        super().__init__(forward, space, optimizer)
+        super().__init__(forward, space, optimizer, momentum, restore, seed)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The prediction, and the student's cross-entropy with the composite label."""
@@ -86,31 +83,20 @@ class Cotta(AdaptationMethod):
             mean = self._mean(inputs, single)
             composite = self._compose(inputs, single, mean)
         prediction = {"composite": composite, "mean": mean, "single": single}[self.score]
-        self._teacher = self.space.snapshot()
-        self.space.load(self.state["student"])
+        self.take_student()
         logits = resized(self.forward(inputs), composite.shape[-2:])
-        return _as_logits(prediction), cross_entropy(logits, composite.argmax(dim=1))
-
-    def update(self, inputs: Tensor, loss: Tensor) -> None:
-        """The student's step, the restoration, and the teacher's average."""
-        super().update(inputs, loss)
-        student = self.space.snapshot()
-        if self.restore:
-            chance = torch.rand(len(student), generator=self.generator)
-            student = torch.where((chance < self.restore).to(student.device), self.source, student)
-        self.state["student"] = student
-        self.space.load(torch.lerp(student, self._teacher, self.momentum))
+        return as_logits(prediction), cross_entropy(logits, composite.argmax(dim=1))
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
         """What is scored, with the current parameters as the teacher."""
         single = self._single(inputs)
         if self.score == "single":
-            return _as_logits(single)
+            return as_logits(single)
         mean = self._mean(inputs, single)
         if self.score == "mean":
-            return _as_logits(mean)
-        return _as_logits(self._compose(inputs, single, mean))
+            return as_logits(mean)
+        return as_logits(self._compose(inputs, single, mean))
 
     def _single(self, inputs: Tensor) -> Tensor:
         return View().probabilities(self.forward, inputs, self._label_size(inputs))
@@ -132,35 +118,3 @@ class Cotta(AdaptationMethod):
 
     def _label_size(self, inputs: Tensor) -> tuple[int, ...]:
         return scaled(inputs.shape[-2:], self.label_scale)
-
-    # The student is part of the domain's state; None stands for "as the parameters".
-
-    def fresh_domain_state(self) -> dict[str, Any]:
-        """No student yet: it begins as the teacher."""
-        return super().fresh_domain_state() | {"student": None}
-
-    def inherit_domain_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A clone goes on with a copy of the student, whose the optimizer's moments are."""
-        student = state["student"]
-        student = None if student is None else student.clone()
-        return super().inherit_domain_state(state) | {"student": student}
-
-    def load_domain_state(self, state: dict[str, Any]) -> None:
-        """Go on with another domain's state."""
-        super().load_domain_state(state)
-        if state["student"] is None:
-            state["student"] = self.space.snapshot()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The counts, and where the random generator is."""
-        return super().state_dict() | {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
-        super().load_state_dict(state)
-        self.generator.set_state(state["generator"])
-
-
-def _as_logits(probabilities: Tensor) -> Tensor:
-    """Logits of which these are the softmax; finite also where a probability is 0."""
-    return probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..core.model_style import ModelStyleEncoder
 from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
 from ..core.style import StyleEncoder
+from ..errors import ReservoirError
 from ..methods import AdaptationMethod, OptimizerFactory, find_method
 from ..options import choose, construct
 from ..presets import Style, build_reservoir, with_preset
@@ -55,6 +56,10 @@ def build_method(
     """The adaptation method over the selected parameters of a model."""
     options = dict(method)
     cls = find_method(options.pop("type"))
+    if "pixels" not in cls.handles:
+        raise ReservoirError(
+            f"the method {method['type']!r} is for images, not for pixels: choose another one"
+        )
     if "optimizer" in options:
         options["optimizer"] = build_optimizer(options["optimizer"])
     space = build_space(model, {"under": "backbone", **params})

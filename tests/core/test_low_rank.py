@@ -87,3 +87,16 @@ def test_mistakes_are_explained():
         LowRankSpace(net, {"lora_A.weight": net.lora_A.weight})
     with pytest.raises(ReservoirError, match="unknown average of low-rank factors 'sum'"):
         make("sum")
+
+
+@pytest.mark.parametrize("average", ["factors", "product"])
+@torch.no_grad()
+def test_what_is_carried_besides_the_factors_is_averaged(average):
+    _, space = make(average)
+    carried = torch.zeros(3)
+    space.carry({"statistics": carried})
+    experts = torch.cat([EXPERTS, torch.eye(3)], dim=1)
+    with space.ensembled(experts, WEIGHTS):
+        torch.testing.assert_close(carried, WEIGHTS)
+    with space.at(experts[1]):
+        assert carried.tolist() == [0, 1, 0]

@@ -133,3 +133,26 @@ def test_at_shows_other_values_and_brings_the_own_ones_back():
     with space.at(torch.full((8,), 3.0)):
         assert net.weight.tolist() == [3, 3, 3, 3]
     assert net.weight.tolist() == [1, 1, 1, 1]
+
+
+def test_carried_buffers_are_values_that_no_gradient_moves():
+    model, x = Model().eval(), torch.randn(3, 4)
+    space = ParamSpace(model, norm_affine(model))
+    before, adapting = model(x), len(space)
+    norm = model.head[0]
+    space.carry({"head.0.running_mean": norm.running_mean, "head.0.running_var": norm.running_var})
+    torch.testing.assert_close(model(x), before, rtol=0, atol=0)
+    assert (space.adapting, len(space)) == (adapting, adapting + 12)
+    assert space.names[-1] == "head.0.running_var"
+    space.zero_grad()
+    model(x).square().sum().backward()
+    assert space.values.grad[:adapting].any()
+    assert not space.values.grad[adapting:].any()
+    source = space.snapshot()
+    norm.running_mean.add_(1)  # what the model writes is in the values
+    torch.testing.assert_close(space.values[adapting : adapting + 6].detach(), torch.ones(6))
+    other = space.snapshot()
+    with space.at(source):
+        assert not norm.running_mean.any()
+    with space.ensembled(torch.stack([source, other]), torch.tensor([0.75, 0.25])):
+        torch.testing.assert_close(norm.running_mean, torch.full((6,), 0.25))

@@ -1,23 +1,41 @@
-"""What holds for every registered method: a new one is tested here without a line to add."""
+"""What holds for every registered method: a new one is tested here without a line to add.
+
+A method runs around a segmentation net, a classifier, or both, as its ``handles`` says; one that
+adapts prompts, around a small transformer.
+"""
 
 import copy
 import io
+from functools import partial
 
 import pytest
 import torch
 from small_net import make_method, make_router
+from small_vit import prompt_method
 
-from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline, StyleEncoder
+from mmseg_reservoir.core import OracleRouter, ReservoirPipeline, SingleModelPipeline, StyleEncoder
 from mmseg_reservoir.methods import METHODS, find_method
 
-# An untrained net is sure of nothing: let the filters pass it.
+# An untrained net is sure of nothing: let the filters pass it. The stream is no [0, 1] images, and
+# of few samples: teachers have to hurry.
+NO_CLIP = dict(clip=False)
 OPTIONS = {
-    "eta": dict(margin=2.0, d_margin=0.99),
-    "eata": dict(margin=2.0, d_margin=0.99),
-    "rdumb": dict(margin=2.0, d_margin=0.99, reset_every=3),
+    "becotta": dict(margin=2.0, confidence=0.0),
+    "cola": dict(margin=2.0, d_margin=2.0),
+    "cotta_images": dict(views=2, momentum=0.5, restore=0.2, augment=NO_CLIP),
+    "dpcore": dict(first_steps=3, momentum=0.5),
+    "eta": dict(margin=2.0, d_margin=2.0),
+    "eata": dict(margin=2.0, d_margin=2.0),
+    "petta": dict(capacity=16, update_every=4, alpha_0=0.5, augment=NO_CLIP),
+    "rdumb": dict(margin=2.0, d_margin=2.0, reset_every=3),
+    "rotta": dict(capacity=16, update_every=4, nu=0.5, augment=NO_CLIP),
     "sar": dict(margin=2.0),
+    "vpt": dict(first_steps=3),
 }
-every_method = pytest.mark.parametrize("name", sorted(METHODS))
+PROMPT_METHODS = ("dpcore", "vpt")
+every_method = pytest.mark.parametrize(
+    "name", [f"{name}-{what}" for name in sorted(METHODS) for what in METHODS[name].handles]
+)
 both_pipelines = pytest.mark.parametrize("kind", ["single", "reservoir"])
 
 
@@ -29,7 +47,9 @@ def encoder():
 @pytest.fixture
 def make(encoder, stream):
     def make(name, kind, dtype=torch.float32, k_max=4, prepare=True):
-        method = make_method(find_method(name), dtype=dtype, **OPTIONS.get(name, {}))
+        name, handles = name.split("-")
+        build = prompt_method if name in PROMPT_METHODS else partial(make_method, handles=handles)
+        method = build(find_method(name), dtype=dtype, **OPTIONS.get(name, {}))
         if prepare:
             method.prepare([x.to(dtype) for x in stream[:2]])
         if kind == "single":
@@ -56,9 +76,10 @@ def test_adapts_and_stays_finite(make, stream, name, kind, dtype):
     assert not logits.requires_grad
     counts = pipeline.method.counts
     assert counts["updates"] + counts["skipped"] == len(batches)
-    assert (counts["updates"] > 0) == (name != "source")
+    still = name.startswith("source-")
+    assert (counts["updates"] == 0) == still
     source = torch.stack([pipeline.predict_source(x) for x in batches])
-    assert torch.allclose(logits, source, rtol=0, atol=1e-5) == (name == "source")
+    assert torch.allclose(logits, source, rtol=0, atol=1e-5) == still
 
 
 @every_method
@@ -93,11 +114,38 @@ def test_resumes_from_a_file_as_if_nothing_had_happened(make, stream, name, kind
 
 
 @every_method
+def test_looking_changes_nothing(make, stream, name):
+    one, other = make(name, "reservoir"), make(name, "reservoir")
+    for x in stream:
+        other.predict_source(x)
+        assert torch.equal(one.step(x).logits, other.step(x).logits)
+
+
+@every_method
+def test_experts_rest_while_another_one_adapts(make, stream, name):
+    method = make(name, "single").method
+    pipeline = ReservoirPipeline(method, OracleRouter(4))
+    for x in stream[:4]:
+        for domain in ("fog", "night"):
+            pipeline.step(x, domain=domain)
+    parameters, state = copy.deepcopy(pipeline.reservoir.checkout(1))
+    before = pipeline.reservoir.experts[2].clone()
+    for x in stream:
+        pipeline.step(x, domain="night")
+    torch.testing.assert_close(pipeline.reservoir.experts[1], parameters, rtol=0, atol=0)
+    torch.testing.assert_close(pipeline.reservoir.checkout(1)[1], state, rtol=0, atol=0)
+    moved = not torch.equal(pipeline.reservoir.experts[2], before)
+    assert moved == (not name.startswith("source-"))
+
+
+@every_method
 def test_a_copied_domain_state_goes_its_own_way(make, stream, name):
     method = make(name, "single").method
     for x in stream[:2]:
         method.adapt(x)
     kept = method.space.snapshot(), copy.deepcopy(method.domain_state())
+    shared = method.state_dict()
     expected = [method.adapt(x) for x in stream]
     method.load(*kept)
+    method.load_state_dict(shared)
     assert torch.equal(torch.stack([method.adapt(x) for x in stream]), torch.stack(expected))

@@ -51,6 +51,7 @@ def test_all_parameters_can_adapt(tiny_model):
     [
         (dict(type="tant"), {}, "unknown adaptation method 'tant' .*did you mean 'tent'"),
         (dict(type="tent"), {}, "method needs the option 'optimizer'"),
+        (dict(type="rotta"), {}, "the method 'rotta' is for images, not for pixels"),
         ({**TENT, "learning_rate": 1}, {}, "method has no option 'learning_rate'"),
         (dict(type="tent", optimizer=dict(type="Adan")), {}, "unknown optimizer 'Adan'"),
         (dict(type="tent", optimizer=dict(type="Adam", rl=1)), {}, "method.optimizer .* 'rl'"),

@@ -1,0 +1,141 @@
+"""CoLA: cross-device collaborative test-time adaptation (Chen et al., NeurIPS 2024), one device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.params import ParamSpace
+from ..errors import ReservoirError
+from ..options import choose
+from .base import Forward, OptimizerFactory, moving_average, register_method
+from .eta import Eta
+from .stem import gaussian_divergence, stem_statistics
+
+
+@register_method("cola")
+class Cola(Eta):
+    """ETA that keeps what it learned of past domains, and learns how much of it to use.
+
+    This is a single "principal agent" (the paper's "knowledge reprogramming learning"), the row
+    "ETA+CoLA" of the ReservoirTTA paper. The model's parameters are
+
+        ``theta = theta_source + sum_i softmax(a)_i v_i + u``
+
+    with the domain knowledge vectors ``v_i``, one per past domain and ``v_0 = 0`` for the source,
+    the learnable weights ``a`` and the new domain's own learnable part ``u``. The loss is ETA's.
+    The optimizer steps ``u``; ``a`` follows its gradient.
+
+    A batch whose stem features differ from those of the current domain by more than ``threshold``
+    begins a new domain: what was learned, ``theta - theta_source``, becomes a vector, ``u`` begins
+    at 0, optimizer and average prediction begin anew. They differ by the symmetric Kullback-Leibler
+    divergence of Gaussians, averaged over channels; the domain's features follow its batches with
+    ``stem_momentum``. ``counts["shifts"]`` counts the shifts.
+
+    All of this belongs to the domain that a reservoir knows; without one there is one for the
+    whole stream. What the paper's summary does not settle is this project's choice, not checked
+    against its equations and experiments: the exact sum above, the measure of the shift, and the
+    values of ``threshold``, ``stem_momentum``, ``alpha_lr`` and ``start``.
+
+    Args:
+        forward: The model, as a function from inputs to logits.
+        space: The parameters that adapt.
+        optimizer: Makes the optimizer.
+        margin: As in :class:`Eta`.
+        d_margin: As in :class:`Eta`.
+        momentum: As in :class:`Eta`.
+        threshold: The largest divergence within a domain.
+        stem_momentum: Of the moving average of a domain's stem features.
+        alpha_lr: Learning rate of ``a``.
+        start: What a new domain begins with: ``"uniform"``, the mean of all vectors, or
+            ``"similarity"``, ``a_i = -divergence from domain i / temperature``: what the paper's
+            "follower agents" do instead of learning. The source counts as ``threshold`` away.
+        temperature: Of the latter.
+        limit: The most vectors beside the source's; the oldest gives way. None: all are kept.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        space: ParamSpace,
+        optimizer: OptimizerFactory,
+        margin: float = 0.4,
+        d_margin: float = 0.05,
+        momentum: float = 0.9,
+        threshold: float = 0.1,
+        stem_momentum: float = 0.8,
+        alpha_lr: float = 0.1,
+        start: str = "uniform",
+        temperature: float = 0.1,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(forward, space, optimizer, margin, d_margin, momentum)
+        if threshold < 0 or temperature <= 0 or (limit is not None and limit < 1):
+            raise ReservoirError(
+                "cola needs a threshold of at least 0, a temperature above 0 and a limit of at "
+                f"least 1, got threshold={threshold}, temperature={temperature}, limit={limit}"
+            )
+        self.threshold = threshold
+        self.stem_momentum = stem_momentum
+        self.alpha_lr = alpha_lr
+        self.by_similarity = choose(
+            start, {"uniform": False, "similarity": True}, "start of a domain"
+        )
+        self.temperature = temperature
+        self.limit = limit
+        self.counts["shifts"] = 0
+
+    def fresh_domain_state(self) -> dict[str, Any]:
+        """As ETA's; no knowledge but the source's, and no features seen."""
+        return super().fresh_domain_state() | {
+            "vectors": torch.zeros_like(self.source)[None],
+            "alpha": self.source.new_zeros(1),
+            "stems": None,  # of the past domains, (M, 2, C): as many as vectors, less the source's
+            "stem": None,  # of the current one
+        }
+
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Look whether the domain changed; then the prediction and ETA's loss."""
+        stem = stem_statistics(self.forward, inputs)
+        if torch.isfinite(stem).all():
+            self._follow(stem)
+        return super().loss(inputs)
+
+    def _follow(self, stem: Tensor) -> None:
+        now = self.state["stem"]
+        if now is not None and gaussian_divergence(now, stem) > self.threshold:
+            self._begin_domain(stem)
+            now = None
+        self.state["stem"] = moving_average(now, stem, self.stem_momentum)
+
+    def _begin_domain(self, stem: Tensor) -> None:
+        state = self.state
+        learned = (self.space.snapshot() - self.source)[None]
+        vectors, stems = torch.cat([state["vectors"], learned]), state["stem"][None]
+        if state["stems"] is not None:
+            stems = torch.cat([state["stems"], stems])
+        if self.limit is not None and len(stems) > self.limit:
+            vectors, stems = torch.cat([vectors[:1], vectors[2:]]), stems[1:]
+        alpha = vectors.new_zeros(len(vectors))
+        if self.by_similarity:
+            divergences = gaussian_divergence(stems, stem).to(alpha)
+            alpha = -torch.cat([alpha[:1] + self.threshold, divergences]) / self.temperature
+        state |= {"vectors": vectors, "stems": stems, "alpha": alpha, "mean_prediction": None}
+        self.reset_optimizer(state)
+        self.space.load(self.source + alpha.softmax(dim=0) @ vectors)
+        self.counts["shifts"] += 1
+
+    def step(self) -> None:
+        """Let the optimizer step the domain's own part, and descend in the weights."""
+        gradient = self.space.values.grad.clone()
+        super().step()
+        vectors, alpha = self.state["vectors"], self.state["alpha"]
+        # theta is linear in the weights w: dL/dw = V g, and the softmax's own slope follows.
+        before = alpha.softmax(dim=0)
+        slope = vectors @ gradient
+        alpha = alpha - self.alpha_lr * before * (slope - before @ slope)
+        change = (alpha.softmax(dim=0) - before) @ vectors
+        self.space.load(self.space.values.detach() + change)
+        self.state["alpha"] = alpha

@@ -1,0 +1,109 @@
+"""CoTTA: continual test-time domain adaptation (Wang et al., CVPR 2022), for classification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.params import ParamSpace
+from ..errors import ReservoirError
+from ..options import choose, construct
+from .augment import Augment
+from .base import Forward, OptimizerFactory, register_method
+from .mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
+
+
+@register_method("cotta_images")
+class CottaImages(MeanTeacher):
+    """A student learns from the soft labels of its own moving average, the teacher.
+
+    - Label: the teacher's prediction for the images as they are; if the anchor, which is the source
+      model, is not confident of the batch (its largest probability, on average over the images,
+      is below ``confidence``), the teacher's mean over ``views`` augmentations (Eq. 3 and 4).
+    - Loss: soft cross-entropy ``-sum_c y'_c log y_c`` of the student on the images as they are with
+      that label (Eq. 1).
+    - Teacher and restoration as in :class:`MeanTeacher` (Eq. 2 and 5 to 8).
+
+    The label is also the prediction. ``CoTTA*`` of the ReservoirTTA paper adapts the affine
+    parameters of normalisation layers and has ``restore=0``, the default. Full CoTTA:
+    ``params=dict(type="all")`` and ``restore=0.01``. ``counts["augmented"]`` counts the batches
+    whose labels came from augmentations.
+
+    Args:
+        forward: The model, as a function from images to logits ``(N, C)``.
+        space: The parameters that adapt.
+        optimizer: Makes the optimizer.
+        momentum: m of the teacher.
+        confidence: Of the anchor, below which there are augmentations: 0.92 for CIFAR-10-C, 0.72
+            for CIFAR-100-C, 0.1 for ImageNet-C.
+        views: The number of augmentations.
+        average: What the mean over the views is of: ``"probabilities"``, as Eq. 3 is read here, or
+            ``"logits"``, as in the published implementation.
+        augment: Options of :class:`Augment`.
+        restore: Probability of restoration.
+        seed: Of restoration and augmentations; the generator is saved with the state.
+    """
+
+    handles = ("images",)
+
+    def __init__(
+        self,
+        forward: Forward,
+        space: ParamSpace,
+        optimizer: OptimizerFactory,
+        momentum: float = 0.999,
+        confidence: float = 0.92,
+        views: int = 32,
+        average: str = "probabilities",
+        augment: Mapping[str, Any] | None = None,
+        restore: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.confidence = confidence
+        self.views = views
+        self.of_logits = choose(
+            average, {"probabilities": False, "logits": True}, "average of cotta_images"
+        )
+        self.augment = construct(Augment, augment or {}, "method.augment")
+        if views < 1:
+            raise ReservoirError(f"cotta_images needs one view or more, got views={views}")
+        super().__init__(forward, space, optimizer, momentum, restore, seed)
+        self.counts["augmented"] = 0
+
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The label as a prediction, and the student's soft cross-entropy with it."""
+        with torch.no_grad():
+            unsure = self._is_unsure(inputs)
+            label = self._label(inputs, unsure)
+        self.counts["augmented"] += unsure
+        self.take_student()
+        return as_logits(label), soft_cross_entropy(self.forward(inputs), label).mean()
+
+    @torch.no_grad()
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The label, with the current parameters as the teacher; draws no random number for good.
+
+        Looking must not change what comes next, so the generator is put back afterwards.
+        """
+        state = self.generator.get_state()
+        label = self._label(inputs, self._is_unsure(inputs))
+        self.generator.set_state(state)
+        return as_logits(label)
+
+    def _is_unsure(self, inputs: Tensor) -> bool:
+        with self.space.at(self.source):
+            anchor = self.forward(inputs).softmax(dim=1)
+        return bool(anchor.amax(dim=1).mean() < self.confidence)
+
+    def _label(self, inputs: Tensor, unsure: bool) -> Tensor:
+        if not unsure:
+            return self.forward(inputs).softmax(dim=1)
+        total: Tensor | float = 0.0
+        for _ in range(self.views):
+            logits = self.forward(self.augment(inputs, self.generator))
+            total = total + (logits if self.of_logits else logits.softmax(dim=1))
+        mean = total / self.views
+        return mean.softmax(dim=1) if self.of_logits else mean

@@ -1,0 +1,134 @@
+"""DPCore: dynamic prompt coreset for continual test-time adaptation (Zhang et al., ICML 2025)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.params import ParamSpace
+from ..errors import ReservoirError
+from .base import Forward, OptimizerFactory, register_method
+from .vpt import Vpt, discrepancy, statistics
+
+
+@register_method("dpcore")
+class DPCore(Vpt):
+    """A coreset of prompts, each with the statistics of the batches that it is for.
+
+    ``d`` is the discrepancy of :class:`Vpt`; ``G`` are the statistics of a batch, seen without
+    prompts, ``G(p)`` with prompts, ``G_S`` those of the source. For every batch (the paper's
+    "Dynamic Update"):
+
+    1. Weights ``w_j = softmax_j(-d(G, G_j) / temperature)`` over the elements ``(G_j, p_j)``, and
+       the weighted prompt ``p = sum_j w_j p_j``.
+    2. If it helps, ``d(G_S, G(p)) <= ratio d(G_S, G)``, the domain is known: one step from ``p``
+       leads to ``p'``, and every element goes a little to ``(G, p')``, by its weight:
+       ``G_j += (1 - momentum) w_j (G - G_j)``, and ``p_j`` in the same way.
+    3. Otherwise it is new: a prompt is learned from scratch, in ``first_steps`` steps, and becomes
+       an element ``(G, p')``.
+
+    The optimizer begins anew with every batch, as every batch begins at another prompt. The
+    coreset belongs to the domain; without a reservoir there is one for the whole stream.
+    ``counts["learned"]`` and ``counts["reused"]`` count the two cases. What :meth:`predict` uses is
+    the prompt of the last batch.
+
+    Args:
+        forward: The model, as a function from inputs to logits.
+        space: The prompts.
+        optimizer: Makes the optimizer; AdamW with a learning rate of 0.1.
+        temperature: Of the weights (the paper's tau).
+        ratio: Threshold between known and new (the paper's rho).
+        momentum: What an element of weight 1 keeps of itself. The authors' alpha is 0.999, taken
+            here for the decay of a moving average. This could not be checked against the paper's
+            equation; if alpha is the share of the new value, set ``momentum=0.001``.
+        first_steps: Steps for a new prompt.
+        std_weight: Weight of the deviations in ``d`` (the paper's lambda).
+        source_images: From how many source images to take their statistics.
+        limit: The most elements; a full coreset takes every batch for known. None, as published:
+            it grows with the stream.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        space: ParamSpace,
+        optimizer: OptimizerFactory,
+        temperature: float = 3.0,
+        ratio: float = 0.8,
+        momentum: float = 0.999,
+        first_steps: int = 50,
+        std_weight: float = 1.0,
+        source_images: int = 300,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(
+            forward,
+            space,
+            optimizer,
+            first_steps=first_steps,
+            std_weight=std_weight,
+            source_images=source_images,
+        )
+        if temperature <= 0 or not 0 <= momentum <= 1 or (limit is not None and limit < 1):
+            raise ReservoirError(
+                "dpcore needs a temperature above 0, a momentum in [0, 1] and a limit of at least "
+                f"1, got temperature={temperature}, momentum={momentum}, limit={limit}"
+            )
+        self.temperature = temperature
+        self.ratio = ratio
+        self.momentum = momentum
+        self.limit = limit
+        self.counts |= {"learned": 0, "reused": 0}
+
+    def fresh_domain_state(self) -> dict[str, Any]:
+        """No optimizer state, an empty coreset."""
+        return super().fresh_domain_state() | {"statistics": None, "prompts": None}
+
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The prediction, and the discrepancy before the last step on this batch."""
+        self.state["batches"] += 1
+        self.reset_optimizer(self.state)
+        self._seen = statistics(self._bare_features(inputs))
+        before = self._from_source(self._seen)
+        self._weights = self._load_weighted()
+        if self._weights is not None:
+            logits, loss = self._loss(inputs)
+            if loss <= self.ratio * before or len(self._weights) == self.limit:
+                return logits, loss
+            self._weights = None
+        self.space.load(self.source)
+        self._learn(inputs, self.first_steps - 1)
+        return self._loss(inputs)
+
+    def _load_weighted(self) -> Tensor | None:
+        """Make the weighted prompt the current one; its weights, or None without elements."""
+        if self.state["prompts"] is None:
+            return None
+        distances = discrepancy(self._seen, self.state["statistics"], self.std_weight)
+        weights = (-distances / self.temperature).softmax(dim=0)
+        self.space.load(weights @ self.state["prompts"])
+        return weights
+
+    def step(self) -> None:
+        """Let the optimizer step, and remember what came out."""
+        super().step()
+        prompt = self.space.snapshot()
+        if self._weights is None:
+            self._add("statistics", self._seen)
+            self._add("prompts", prompt)
+            self.counts["learned"] += 1
+        else:
+            self._pull("statistics", self._seen)
+            self._pull("prompts", prompt)
+            self.counts["reused"] += 1
+
+    def _add(self, name: str, value: Tensor) -> None:
+        there = self.state[name]
+        self.state[name] = value[None] if there is None else torch.cat([there, value[None]])
+
+    def _pull(self, name: str, value: Tensor) -> None:
+        there = self.state[name]
+        share = (1 - self.momentum) * self._weights
+        self.state[name] = there + share.view(-1, *[1] * value.ndim) * (value - there)

@@ -1,0 +1,217 @@
+"""PeTTA: persistent test-time adaptation in recurring testing scenarios (Hoang et al., 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from ..core.params import ParamSpace
+from ..errors import ReservoirError
+from ..options import choose
+from .base import Forward, OptimizerFactory, register_method
+from .features import Features
+from .mean_teacher import soft_cross_entropy
+from .rotta import Rotta
+
+_TINY = 1e-6  # a feature that never varies on the source must not divide by 0
+
+
+@register_method("petta")
+class Petta(Rotta):
+    """RoTTA's memory, normalisation and teacher, held back as the features leave the source's.
+
+    With the mean ``mu_0^y`` and variance ``S_0^y`` (diagonal) of the source's features by class,
+    and the moving average ``mu_t^y`` of the teacher's features of images that it labels y:
+
+    - Divergence: ``gamma^y = 1 - exp(-(mu_t^y - mu_0^y)^T (S_0^y)^-1 (mu_t^y - mu_0^y))`` (Eq. 6);
+      ``gamma`` is its mean over the classes that occur. As in Algorithm 1 it is taken before
+      ``mu_t`` follows the new features.
+    - ``lambda_t = gamma lambda_0`` and ``alpha_t = (1 - gamma) alpha_0`` (Eq. 7).
+    - Loss: ``L_CLS + L_AL + lambda_t R(theta)`` where the anchor loss ``L_AL`` is the cross-entropy
+      of the student with the source model (Eq. 8), and R the distance from the source's parameters.
+    - Teacher: ``theta' <- (1 - alpha_t) theta' + alpha_t theta``.
+
+    X_t, the batch of the paper's equations, is the memory, which the update is made on. The memory
+    has no weights of timeliness here. Means, memory, statistics, student and teacher belong to the
+    domain; the source's features are shared. They come from :meth:`prepare`, with the source
+    model's labels (the paper's Appendix E.4); a class with less than two source images is not
+    measured.
+
+    Args:
+        forward: The model, as a function from images to logits ``(N, C)``.
+        space: The parameters that adapt.
+        optimizer: Makes the optimizer.
+        alpha_0: Largest rate of the teacher.
+        lambda_0: Largest weight of the regulariser: 10 for CIFAR-10/100-C and ImageNet-C, 1 for
+            DomainNet.
+        regulariser: R, ``"cosine"`` for ``1 - cos(theta, theta_0)`` or ``"l2"`` for the squared
+            distance.
+        classification: L_CLS. ``"self_training"`` is the mean of the four cross-entropies, either
+            way round, between the teacher and the student's plain and augmented view (Doebler et
+            al., CVPR 2023; the paper's choice but for DomainNet). ``"cross_entropy"`` is RoTTA's.
+        rate: Of the statistics of normalisation and of the features' means.
+        capacity: As in :class:`Rotta`; likewise the next three.
+        update_every: The number of samples between updates.
+        lambda_t: Weight of the age in the memory's choice.
+        lambda_u: Weight of the uncertainty in it.
+        head: Name of the ``nn.Linear`` that makes the logits; by default the last one.
+        augment: Options of :class:`Augment`.
+        seed: Of the augmentations.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        space: ParamSpace,
+        optimizer: OptimizerFactory,
+        alpha_0: float = 0.001,
+        lambda_0: float = 10.0,
+        regulariser: str = "cosine",
+        classification: str = "self_training",
+        rate: float = 0.05,
+        capacity: int = 64,
+        update_every: int = 64,
+        lambda_t: float = 1.0,
+        lambda_u: float = 1.0,
+        head: str | None = None,
+        augment: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        kinds = {"cosine": _cosine_distance, "l2": _squared_distance}
+        self.distance = choose(regulariser, kinds, "regulariser of petta")
+        kinds = {"self_training": _self_training, "cross_entropy": _cross_entropy}
+        self.classification = choose(classification, kinds, "classification loss of petta")
+        self.features = Features(space.model, head)
+        self.alpha_0 = alpha_0
+        self.lambda_0 = lambda_0
+        self.rate = rate
+        self.known: dict[str, Tensor] | None = None
+        """Mean and variance of the source's features by class, and how many there were."""
+        self.divergence = 0.0
+        """gamma of the last update."""
+        super().__init__(
+            forward,
+            space,
+            optimizer,
+            nu=alpha_0,
+            alpha=rate,
+            capacity=capacity,
+            update_every=update_every,
+            lambda_t=lambda_t,
+            lambda_u=lambda_u,
+            augment=augment,
+            seed=seed,
+        )
+
+    @property
+    def needs_source(self) -> bool:
+        """The features to stay near to are those of source images."""
+        return True
+
+    @torch.no_grad()
+    def prepare(self, source: Iterable[Tensor]) -> None:
+        """Mean and variance of the source model's features, by the class that it predicts."""
+        sums: Tensor | None = None
+        with self.space.at(self.source):
+            for inputs in source:
+                logits, z = self.features(self.forward, inputs)
+                z = z.double()
+                rows = torch.cat([torch.ones_like(z[:, :1]), z, z.square()], dim=1)
+                if sums is None:
+                    sums = rows.new_zeros(logits.shape[1], rows.shape[1])
+                sums.index_add_(0, logits.argmax(dim=1), rows)
+        if sums is None:
+            raise ReservoirError("PeTTA got no source batch to know the features of: name some")
+        count, total, squares = sums.split([1, *[(sums.shape[1] - 1) // 2] * 2], dim=1)
+        mean = total / count.clamp_min(1)
+        variance = (squares / count.clamp_min(1) - mean.square()).clamp_min(0)
+        found = {"mean": mean, "variance": variance, "count": count[:, 0]}
+        self.known = {name: value.to(self.source) for name, value in found.items()}
+
+    def adapt(self, inputs: Tensor) -> Tensor:
+        """As RoTTA, once the features of the source are known."""
+        if self.known is None:
+            raise ReservoirError(
+                "PeTTA does not know the source's features: call prepare(source_batches) before "
+                "the stream begins"
+            )
+        return super().adapt(inputs)
+
+    def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """For the images of the memory: the teacher's prediction and the student's loss."""
+        self._before = self.space.snapshot()
+        with torch.no_grad():
+            with self.norms.learning():
+                prediction, features = self.features(self.forward, inputs)
+            with self.space.at(self.source):
+                anchor = self.forward(inputs).softmax(dim=1)
+            self._sense(features, prediction.argmax(dim=1))
+        views = torch.cat([inputs, self.augment(inputs, self.generator)])
+        self.take_student()
+        with self.norms.learning():
+            plain, augmented = self.forward(views).chunk(2)
+        losses = self.classification(plain, augmented, prediction)
+        losses = losses + soft_cross_entropy(plain, anchor)
+        adapting = slice(self.space.adapting)
+        distance = self.distance(self.space.values[adapting], self.source[adapting])
+        return prediction, losses.mean() + self.divergence * self.lambda_0 * distance
+
+    def _sense(self, features: Tensor, labels: Tensor) -> None:
+        """The divergence from the source, and where the means go if the update succeeds."""
+        means = self.state["means"]
+        means = self.known["mean"].clone() if means is None else means.clone()
+        present = [y for y in labels.unique().tolist() if self.known["count"][y] >= 2]
+        drift = means[present] - self.known["mean"][present]
+        far = (drift.square() / (self.known["variance"][present] + _TINY)).sum(dim=1)
+        self.divergence = float((1 - (-far).exp()).mean()) if present else 0.0
+        for y in present:
+            means[y] = torch.lerp(means[y], features[labels == y].mean(dim=0), self.rate)
+        self._means = means
+
+    def update(self, inputs: Tensor, loss: Tensor) -> None:
+        """As RoTTA; the features' means follow, unless the loss is broken."""
+        if torch.isfinite(loss):
+            self.state["means"] = self._means
+        super().update(inputs, loss)
+
+    def average(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """The teacher, at the rate that the divergence leaves it."""
+        self.momentum = 1 - (1 - self.divergence) * self.alpha_0
+        return super().average(student, teacher)
+
+    def fresh_domain_state(self) -> dict[str, Any]:
+        """An empty memory, and means that are still the source's."""
+        return super().fresh_domain_state() | {"means": None}
+
+    def state_dict(self) -> dict[str, Any]:
+        """As RoTTA's, and the source's features, so that resuming needs no source images."""
+        return super().state_dict() | {"known": self.known}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        super().load_state_dict(state)
+        known = state["known"]
+        self.known = known and {name: value.to(self.source) for name, value in known.items()}
+
+
+def _self_training(plain: Tensor, augmented: Tensor, teacher: Tensor) -> Tensor:
+    both = (plain, augmented)
+    there = sum(soft_cross_entropy(student, teacher.softmax(dim=1)) for student in both)
+    back = sum(soft_cross_entropy(teacher, student.softmax(dim=1)) for student in both)
+    return (there + back) / 4
+
+
+def _cross_entropy(plain: Tensor, augmented: Tensor, teacher: Tensor) -> Tensor:
+    return soft_cross_entropy(augmented, teacher.softmax(dim=1))
+
+
+def _cosine_distance(values: Tensor, source: Tensor) -> Tensor:
+    return 1 - cosine_similarity(values, source, dim=0)
+
+
+def _squared_distance(values: Tensor, source: Tensor) -> Tensor:
+    return (values - source).square().sum()

@@ -1,0 +1,168 @@
+"""What holds for every method (see test_all.py), of those that want a vision transformer."""
+
+import copy
+import io
+from functools import partial
+
+import pytest
+import torch
+from small_net import make_router
+from small_vit import make_vit, prompt_method
+
+from mmseg_reservoir.cls import AdaptiveClassifier
+from mmseg_reservoir.core import (
+    OracleRouter,
+    ParamSpace,
+    ReservoirPipeline,
+    SingleModelPipeline,
+    StyleEncoder,
+    norm_affine,
+)
+from mmseg_reservoir.methods.cola import Cola
+from mmseg_reservoir.methods.dpcore import DPCore
+from mmseg_reservoir.methods.vpt import Vpt
+
+
+def cola(dtype):
+    net = make_vit(dtype=dtype)
+    space = ParamSpace(net, norm_affine(net))
+    return Cola(net, space, partial(torch.optim.Adam, lr=0.05), margin=2.0, d_margin=0.99)
+
+
+MAKERS = {
+    "vpt": lambda dtype: prompt_method(Vpt, dtype=dtype, first_steps=3),
+    "vpt-entropy": lambda dtype: prompt_method(Vpt, dtype=dtype, loss="entropy"),
+    "dpcore": lambda dtype: prompt_method(DPCore, dtype=dtype, first_steps=3, momentum=0.5),
+    "cola": cola,
+}
+every_method = pytest.mark.parametrize("name", sorted(MAKERS))
+both_pipelines = pytest.mark.parametrize("kind", ["single", "reservoir"])
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return StyleEncoder("seeded")
+
+
+@pytest.fixture
+def make(encoder, stream):
+    def make(name, kind, dtype=torch.float32, k_max=4, prepare=True):
+        method = MAKERS[name](dtype)
+        if prepare:
+            method.prepare([x.to(dtype) for x in stream[:2]])
+        if kind == "single":
+            return SingleModelPipeline(method)
+        return ReservoirPipeline(method, make_router(encoder(stream[0]), 5.0, k_max), encoder)
+
+    return make
+
+
+def predictions(pipeline, batches):
+    return torch.stack([pipeline.step(x).logits for x in batches])
+
+
+@every_method
+@both_pipelines
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_adapts_and_stays_finite(make, stream, name, kind, dtype):
+    pipeline = make(name, kind, dtype)
+    batches = [x.to(dtype) for x in stream]
+    logits = predictions(pipeline, batches)
+    assert logits.dtype == pipeline.method.space.values.dtype == dtype
+    assert torch.isfinite(logits).all()
+    assert not logits.requires_grad
+    counts = pipeline.method.counts
+    assert counts["updates"] + counts["skipped"] == len(batches)
+    assert counts["updates"] > 0
+    net = make_vit(dtype=dtype)
+    with torch.no_grad():
+        source = torch.stack([net(x) for x in batches])
+    found = torch.stack([pipeline.predict_source(x) for x in batches])
+    torch.testing.assert_close(found, source)
+    assert not torch.allclose(logits, source, rtol=0, atol=1e-5)
+    if kind == "reservoir":
+        assert len(pipeline.reservoir) > 1
+
+
+@every_method
+@both_pipelines
+def test_is_deterministic(make, stream, name, kind):
+    one, other = make(name, kind), make(name, kind)
+    torch.manual_seed(1)
+    first = predictions(one, stream)
+    torch.manual_seed(2)
+    assert torch.equal(predictions(other, stream), first)
+
+
+@every_method
+def test_in_a_reservoir_of_one_it_is_the_plain_method_bit_for_bit(make, stream, name):
+    plain, reservoir = make(name, "single"), make(name, "reservoir", k_max=1)
+    assert torch.equal(predictions(plain, stream), predictions(reservoir, stream))
+    assert torch.equal(plain.method.space.values, reservoir.method.space.values)
+
+
+@every_method
+@both_pipelines
+def test_resumes_from_a_file_as_if_nothing_had_happened(make, stream, name, kind):
+    one, other = make(name, kind), make(name, kind, prepare=False)
+    predictions(one, stream[:5])
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    rest = stream[5:] + stream
+    assert torch.equal(predictions(other, rest), predictions(one, rest))
+    assert other.method.counts == one.method.counts
+
+
+@every_method
+def test_looking_changes_nothing(make, stream, name):
+    one, other = make(name, "reservoir"), make(name, "reservoir")
+    for x in stream[:4]:
+        other.predict_source(x)
+        assert torch.equal(one.step(x).logits, other.step(x).logits)
+
+
+@every_method
+def test_experts_rest_while_another_one_adapts(make, stream, name):
+    pipeline = ReservoirPipeline(make(name, "single").method, OracleRouter(4))
+    for x in stream[:4]:
+        for domain in ("fog", "night"):
+            pipeline.step(x, domain=domain)
+    parameters, state = copy.deepcopy(pipeline.reservoir.checkout(1))
+    before = pipeline.reservoir.experts[2].clone()
+    for x in stream[:3]:
+        pipeline.step(x, domain="night")
+    torch.testing.assert_close(pipeline.reservoir.experts[1], parameters, rtol=0, atol=0)
+    torch.testing.assert_close(pipeline.reservoir.checkout(1)[1], state, rtol=0, atol=0)
+    assert not torch.equal(pipeline.reservoir.experts[2], before)
+
+
+@every_method
+def test_a_copied_domain_state_goes_its_own_way(make, stream, name):
+    method = make(name, "single").method
+    for x in stream[:2]:
+        method.adapt(x)
+    kept = method.space.snapshot(), copy.deepcopy(method.domain_state())
+    expected = [method.adapt(x) for x in stream]
+    method.load(*kept)
+    assert torch.equal(torch.stack([method.adapt(x) for x in stream]), torch.stack(expected))
+
+
+@pytest.mark.parametrize("name", ["vpt", "dpcore"])
+def test_a_classifier_adapts_prompts_in_a_reservoir(stream, name):
+    model = AdaptiveClassifier(
+        make_vit(),
+        method=dict(type=name, first_steps=2),
+        reservoir=dict(k_max=3, style=dict(weights="seeded")),
+        source=stream[1::2],
+        optimizer=dict(type="AdamW", lr=0.1),
+        params=dict(type="prompt", count=3),
+        images=(0.0, 1.0),
+    )
+    logits = torch.stack([model(x) for x in stream])
+    assert logits.shape == (8, 2, 5)
+    assert torch.isfinite(logits).all()
+    assert model.last.k > 1
+    assert model.method.counts["updates"] == len(stream)
+    torch.testing.assert_close(model.pipeline.predict_source(stream[0]), make_vit()(stream[0]))
