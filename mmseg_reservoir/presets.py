@@ -19,7 +19,7 @@ from .core.domain_reset import DomainResetPipeline
 from .core.memory import MEMORIES
 from .core.pipeline import AdaptationPipeline, ReservoirPipeline
 from .core.router import OracleRouter, Router, StyleRouter
-from .core.stream_router import StreamRouter
+from .core.segment_router import SegmentRouter
 from .core.style_space import StyleSpace
 from .methods import AdaptationMethod
 from .options import choose, construct
@@ -67,7 +67,7 @@ STREAM: Options = {
     "k_max": 16,
     "style": {"taps": "shallow", "statistic": "mean_var"},
     "space": {"mean": ["standardise", "squash"], "logvar": ["standardise", "whiten", "squash"]},
-    "router": {"type": "stream"},
+    "router": {"type": "segment"},
     "pipeline": PUBLISHED_CODE["pipeline"],
 }
 """Routing of single frames by the evidence of the last few (see docs/routing.md)."""
@@ -81,7 +81,7 @@ PRESETS: dict[str, Options] = {
 
 ROUTERS: dict[str, type[Router]] = {
     "style": StyleRouter,
-    "stream": StreamRouter,
+    "segment": SegmentRouter,
     "oracle": OracleRouter,
 }
 
@@ -170,16 +170,16 @@ def build_router(
         k_max: The largest number of experts.
         quantile: q of tau, for the router ``style``.
         space: Parts of the style vector and their transforms (of ``TRANSFORMS``), for the router
-            ``stream``.
+            ``segment``.
         memory: ``type`` (of ``MEMORIES``) and its options, and ``source_styles``: how many styles
             of the source it holds at the start. For the router ``style``.
         clustering: ``type`` (of ``CLUSTERINGS``) and its options, for the router ``style``.
-        router: ``type`` (``style``, ``stream`` or ``oracle``) and its options.
+        router: ``type`` (``style``, ``segment`` or ``oracle``) and its options.
     """
     kind, options = _split(router, "style")
     cls = choose(kind, ROUTERS, "router")
     fixed: dict[str, Any] = {"k_max": k_max}
-    if cls is StreamRouter:
+    if cls is SegmentRouter:
         fixed["space"] = StyleSpace(known.styles, space or STREAM["space"], groups)
     elif cls is StyleRouter:
         distance = choose((clustering or {}).get("distance", "euclidean"), DISTANCES, "distance")

@@ -7,11 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
+_AHEAD = 0.75
+"""Cosine of two steps that go the same way. That of random frames of one domain is near -1/2."""
+
 
 class FrameMemory:
     """Styles in the order of time, each with the domain it is thought to be of.
 
     Labels may be changed later: mean and spread of a domain always follow from its present members.
+    A frame that lies on the way from the one before to the one after is part of a fade. It is of
+    no domain, and says nothing about any.
 
     Args:
         width: Length of a style.
@@ -34,41 +39,59 @@ class FrameMemory:
         self.styles = np.zeros((0, width))
         self.labels = np.zeros(0, dtype=int)
         self.times = np.zeros(0, dtype=int)
+        self.fading = np.zeros(0, dtype=bool)
 
     def add(self, style: np.ndarray, label: int) -> None:
         """Remember a frame, and forget the oldest of its domain if there are too many."""
         self.styles = np.concatenate([self.styles, style[None]])
         self.labels = np.append(self.labels, label)
         self.times = np.append(self.times, self.clock)
+        # Of the newest frame it is not known yet: it is taken to go on as the one before.
+        ahead = self._goes_ahead()
+        self.fading = np.append(self.fading, ahead)
+        self.fading[-2:] = ahead
         self.clock += 1
         members = np.flatnonzero(self.labels == label)
         limit = self.size if label else self.recent
         if len(members) > limit:
             self._drop(members[: len(members) - limit])
 
+    def _goes_ahead(self) -> bool:
+        """Whether the newest two steps go the same way."""
+        if len(self.times) < 3 or self.times[-1] - self.times[-3] > 2:
+            return False
+        before, after = np.diff(self.styles[-3:], axis=0)
+        length = np.sqrt((before @ before) * (after @ after))
+        return bool(before @ after > _AHEAD * length)
+
     def _drop(self, rows: np.ndarray) -> None:
         self.styles = np.delete(self.styles, rows, axis=0)
         self.labels = np.delete(self.labels, rows)
         self.times = np.delete(self.times, rows)
+        self.fading = np.delete(self.fading, rows)
 
     def tail(self, n: int) -> np.ndarray:
-        """The newest frames that came without a gap, at most ``n``, oldest first."""
+        """The newest frames without a gap or a fade, at most ``n``, oldest first."""
         times = self.times[-n:]
-        gaps = np.flatnonzero(np.diff(times) > 1)
-        start = gaps[-1] + 1 if len(gaps) else 0
-        return self.styles[len(self.styles) - len(times) + start :]
+        breaks = (np.diff(times, prepend=times[:1]) > 1).nonzero()[0].tolist()
+        breaks += (self.fading[-n:].nonzero()[0] + 1).tolist()
+        return self.styles[len(self.styles) - len(times) + max(breaks, default=0) :]
+
+    def members(self, label: int) -> np.ndarray:
+        """Rows of a domain's frames, without those of a fade."""
+        return np.flatnonzero((self.labels == label) & ~self.fading)
 
     def counts(self) -> np.ndarray:
         """Members of every domain, ``(K,)``."""
-        return np.bincount(self.labels, minlength=self.k)
+        return np.bincount(self.labels[~self.fading], minlength=self.k)
 
     def means(self) -> np.ndarray:
         """Mean of every domain, ``(K, d)``; the source lies at zero."""
         found = np.zeros((self.k, self.styles.shape[1]))
         for k in range(1, self.k):
-            members = self.styles[self.labels == k]
-            if len(members):
-                found[k] = members.mean(axis=0)
+            rows = self.members(k)
+            if len(rows):
+                found[k] = self.styles[rows].mean(axis=0)
         return found
 
     def spreads(self) -> tuple[np.ndarray, float]:
@@ -77,6 +100,7 @@ class FrameMemory:
         From successive frames: a domain that holds two by mistake does not look wider for it.
         """
         same = (np.diff(self.times) == 1) & (self.labels[1:] == self.labels[:-1])
+        same &= ~(self.fading[1:] | self.fading[:-1])
         squares = np.square(np.diff(self.styles, axis=0)).sum(axis=1) / 2
         totals = np.bincount(self.labels[1:][same], squares[same], minlength=self.k)
         pairs = np.bincount(self.labels[1:][same], minlength=self.k)
@@ -95,6 +119,7 @@ class FrameMemory:
             "styles": torch.from_numpy(self.styles.copy()),
             "labels": torch.from_numpy(self.labels.copy()),
             "times": torch.from_numpy(self.times.copy()),
+            "fading": torch.from_numpy(self.fading.copy()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -103,3 +128,4 @@ class FrameMemory:
         self.source_spread = state["source_spread"]
         self.styles = state["styles"].numpy().copy()
         self.labels, self.times = state["labels"].numpy().copy(), state["times"].numpy().copy()
+        self.fading = state["fading"].numpy().copy()

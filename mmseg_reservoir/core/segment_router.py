@@ -177,7 +177,7 @@ class SegmentRouter(Router):
 
     def _split(self, index: int) -> bool:
         """Open a domain if the members of one are better explained by two."""
-        members = np.flatnonzero(self.memory.labels == index)
+        members = self.memory.members(index)
         if len(members) < 2 * self.run:
             return False
         part, evidence = find_split(

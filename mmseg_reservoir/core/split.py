@@ -60,7 +60,7 @@ def _decode(gains: np.ndarray, starts: np.ndarray, price: float) -> np.ndarray:
     """The best sequence of two labels (Viterbi); ``gains``: of the second label over the first."""
     first, second = 0.0, 0.0
     back = []
-    for gain, start in zip(gains, starts, strict=True):
+    for gain, start in zip(gains.tolist(), starts.tolist(), strict=True):
         cost = 0.0 if start else price
         to_first, to_second = second + cost > first, first + cost > second
         back.append((int(to_first), int(not to_second)))

@@ -71,7 +71,8 @@ class Whiten(Transform):
 
         found = LedoitWolf().fit(styles.double().numpy())
         values, vectors = torch.linalg.eigh(torch.from_numpy(found.covariance_))
-        matrix = vectors * values.clamp_min(1e-12).rsqrt()
+        # The symmetric root: fits on other frames (the folds) must not turn the axes.
+        matrix = (vectors * values.clamp_min(1e-12).rsqrt()) @ vectors.T
         self.state = {
             "mean": torch.from_numpy(found.location_).to(styles),
             "matrix": matrix.to(styles),

@@ -13,11 +13,12 @@ def make_memory(labels, styles, **options):
 
 
 def test_every_domain_keeps_its_newest_members_however_long_another_lasts():
-    styles = np.arange(60.0)[:, None]
+    styles = np.random.default_rng(0).normal(size=(60, 20))
+    styles[:, 0] = np.arange(60.0) / 100
     memory = make_memory([1] * 10 + [2] * 40 + [0] * 10, styles, size=8, recent=3)
     assert memory.counts().tolist() == [3, 8, 8]
-    assert memory.means()[:, 0].tolist() == [0.0, 5.5, 45.5]
-    assert memory.tail(20)[:, 0].tolist() == [57.0, 58.0, 59.0]
+    np.testing.assert_allclose(memory.means()[:, 0], [0.0, 0.055, 0.455])
+    assert memory.tail(20)[:, 0].tolist() == [0.57, 0.58, 0.59]
 
 
 def test_a_label_that_changes_moves_the_means():
@@ -40,3 +41,23 @@ def test_few_members_lean_on_the_source():
     spreads, common = make_memory([1, 1], np.array([[0.0], [2.0]]), prior=2.0).spreads()
     assert common == pytest.approx((2 * 4 + 2) / 3)
     assert spreads[1] == pytest.approx((2 * common + 2) / 3)
+
+
+def test_frames_of_a_fade_are_of_no_domain():
+    noise = np.random.default_rng(0).normal(size=(6, 20))
+    here, there = noise[:3], noise[3:] + 5
+    way = [here[-1] + share * (there[0] - here[-1]) for share in (0.25, 0.5, 0.75)]
+    memory = make_memory([1] * 9, np.concatenate([here, way, there]))
+    assert memory.fading.tolist() == [False] * 3 + [True] * 3 + [False] * 3
+    assert memory.counts().tolist() == [0, 6]
+    np.testing.assert_allclose(memory.means()[1], np.concatenate([here, there]).mean(axis=0))
+    np.testing.assert_allclose(memory.tail(9), there)
+    squares = [np.square(np.diff(part, axis=0)).sum(axis=1) / 2 for part in (here, there)]
+    assert memory.spreads()[1] == pytest.approx((2 * 4 + np.sum(squares)) / (2 + 4))
+
+
+def test_a_fade_is_seen_while_it_lasts_and_forgotten_when_it_ends():
+    memory = make_memory([1, 1, 1], np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.1]]))
+    assert memory.fading.tolist() == [False, True, True]
+    memory.add(np.array([1.0, 0.0]), 1)
+    assert memory.fading.tolist() == [False, True, False, False]

@@ -68,6 +68,18 @@ def test_source_and_single_odd_frames_open_nothing():
     assert not any(route.is_new for route in follow(make_router(), styles))
 
 
+def test_a_slow_fade_opens_nothing_in_between():
+    router, stream = make_router(), []
+    for visit in range(4):
+        for at in (0, 1):
+            frames = draw(8, at=at, seed=10 * visit + at)
+            if stream:
+                stream += [torch.lerp(stream[-1], frames[0], i / 8) for i in range(1, 8)]
+            stream += [*frames]
+    follow(router, stream)
+    assert router.k == 3
+
+
 def test_never_beyond_k_max_nor_when_told_not_to():
     router = make_router(k_max=2)
     for style in draw(9, at=0, seed=1):

@@ -54,6 +54,12 @@ def test_held_out_styles_are_less_typical_than_fitted_ones():
     assert space.held_out.norm(dim=1).mean() > 1.1 * apply(space, styles).norm(dim=1).mean()
 
 
+def test_held_out_styles_lie_where_the_space_maps_them():
+    styles = make_styles(n=400)
+    space = StyleSpace(styles, {"all": ["whiten"]})
+    torch.testing.assert_close(space.held_out, apply(space, styles), atol=0.3, rtol=0)
+
+
 def test_parts_pick_the_halves_of_every_block():
     styles = torch.arange(8.0)[None] + torch.zeros(3, 1)
     space = StyleSpace(styles, {"logvar": ["identity"], "mean": ["identity"]}, groups=[2, 6])
