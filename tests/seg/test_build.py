@@ -56,7 +56,7 @@ def test_all_parameters_can_adapt(tiny_model):
         (dict(type="tent", optimizer=dict(type="Adan")), {}, "unknown optimizer 'Adan'"),
         (dict(type="tent", optimizer=dict(type="Adam", rl=1)), {}, "method.optimizer .* 'rl'"),
         (TENT, dict(under="neck"), "below 'neck'.*backbone"),
-        (TENT, dict(type="prompt"), "unknown params.type 'prompt'.*norm_affine"),
+        (TENT, dict(type="layers"), "unknown params.type 'layers'.*norm_affine"),
         (TENT, dict(type="lora", rang=2), "params has no option 'rang' .*did you mean 'rank'"),
         (TENT, dict(types=("InstanceNorm",)), "InstanceNorm"),
     ],
