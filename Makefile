@@ -22,17 +22,20 @@ STAMP := $(VENV)/.installed
 PINNED := $(VENV)/.pinned
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format clean
+.PHONY: help install demo demo-cls test lint format clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | \
 	    while IFS='|' read -r target text; do printf '%-14s %s\n' "$$target" "$$text"; done
 
 install: $(STAMP)  ## Make the environment .venv
 
 demo: $(STAMP)  ## Run the demonstration: no data, no downloads, CPU only
 	@$(RUN) tools/demo.py $(if $(ALL),--all) $(ARGS)
+
+demo-cls: $(STAMP)  ## The same for classifiers: error by visit of every method
+	@$(RUN) tools/demo_cls.py $(ARGS)
 
 test: $(STAMP)  ## Run the fast tests, lint included
 	@$(RUN) -m pytest $(ARGS)

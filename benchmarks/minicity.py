@@ -20,9 +20,10 @@ from pathlib import Path
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import make_counts, write_dataset
+from mmseg_reservoir.report.curves import plot_curves
 from mmseg_reservoir.report.published import load_rows
 from mmseg_reservoir.report.runs import read_runs
-from mmseg_reservoir.report.summary import summarize
+from mmseg_reservoir.report.summary import Group, summarize
 from mmseg_reservoir.report.summary_table import summary_markdown, summary_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,6 +69,21 @@ def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str 
     return (work_dir / "log.txt").read_text()[-1500:] if done.returncode else None
 
 
+def _plot(groups: Sequence[Group], path: Path) -> None:
+    """What routing is worth: the plain base, the paper's routing, ours, and an oracle's."""
+    found = {group.name: group for group in groups}
+    panels = {}
+    for base in ("tent", "cotta"):
+        names = {"Source": "source", "plain": base, "preset paper": f"{base}_reservoir_paper"}
+        names |= {"preset stream": f"{base}_reservoir", "oracle": f"{base}_oracle"}
+        full = {label: f"segformer-tiny_{name}" for label, name in names.items()}
+        present = {label: found[name] for label, name in full.items() if name in found}
+        if len(present) > 1:
+            panels[{"tent": "TENT", "cotta": "CoTTA*"}[base]] = present
+    if panels:
+        plot_curves(panels, path)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing and summarise all there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -98,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     order = {name: position for position, name in enumerate(table_rows())}
     groups = sorted(groups, key=lambda group: order.get(group.name, len(order)))
     print(summary_table(groups))
+    _plot(groups, out / "curves.png")
     (out / "summary.md").write_text(summary_markdown(groups, warnings), encoding="utf-8")
     return 1 if any(failures) else 0
 

@@ -12,26 +12,24 @@ import inspect
 import sys
 from pathlib import Path
 
-from mmengine.config import Config, DictAction
+from mmengine.config import Config
 from mmengine.runner import Runner
 
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
+from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import suggest
 from mmseg_reservoir.seg.fair import LR_GRID, run_fair
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Read the command line, in the manner of mmseg's ``tools/test.py``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("config", help="config file")
+    add_config_options(parser)
     parser.add_argument("checkpoint", nargs="?", help="default: load_from of the config")
-    parser.add_argument("--work-dir", help="where results go (default: work_dirs/CONFIG)")
     parser.add_argument("--show-dir", help="save panels with pseudo-labels here")
     parser.add_argument(
         "--baseline", help="with --show-dir: also show 'source', or the --show-dir of another run"
     )
-    parser.add_argument("--seed", type=int, help="default: the config's, 0")
     parser.add_argument(
         "--protocol",
         choices=("published", "fair"),
@@ -47,9 +45,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help=f"with --protocol fair (default: {' '.join(f'{lr:g}' for lr in LR_GRID)})",
     )
     parser.add_argument(
-        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
-    )
-    parser.add_argument(
         "--allow-mismatch", action="store_true", help="accept a checkpoint that does not fit"
     )
     parser.add_argument(
@@ -57,30 +52,15 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="run without a checkpoint: tells speed and memory, not accuracy",
     )
-    try:
-        return parser.parse_args(argv)
-    except (ValueError, AssertionError, RecursionError) as error:
-        # mmengine's DictAction lets these through.
-        raise ReservoirError(
-            f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {error}"
-        ) from error
+    return parse(parser, argv)
 
 
 def load_config(args: argparse.Namespace) -> Config:
     """The config with the command line merged in, checked as far as that is cheap."""
-    if not Path(args.config).is_file():
-        raise ReservoirError(f"no config file {args.config}")
     if args.lr_grid and args.protocol != "fair":
         raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
-    cfg = Config.fromfile(args.config)
-    known = {*cfg, *inspect.signature(Runner.__init__).parameters}
-    for key in args.cfg_options:
-        top = key.split(".")[0]
-        if top not in known:
-            raise ReservoirError(
-                f"--cfg-options {key}: the config has no {top!r}{suggest(top, cfg)}"
-            )
-    cfg.merge_from_dict(args.cfg_options)
+    runner_options = inspect.signature(Runner.__init__).parameters
+    cfg = read_config(args.config, args.cfg_options, runner_options)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     if args.seed is not None:
         cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
@@ -123,22 +103,17 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    try:
+
+    def test() -> None:
         args = parse_args(argv)
         cfg = load_config(args)
         if args.protocol == "fair":
             run_fair(cfg, args.lr_grid or LR_GRID)
         else:
             Runner.from_cfg(cfg).test()
-    except ReservoirError as error:
-        # From a worker of a dataloader the message arrives below that worker's traceback.
-        message = str(error).strip().splitlines()[-1].removeprefix(f"{_NAME}: ")
-        print(f"error: {message}", file=sys.stderr)
-        return 2
-    return 0
 
+    return end_in_one_line(test)
 
-_NAME = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}"
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,14 +8,14 @@ from typing import Any
 
 from prettytable import PrettyTable, TableStyle
 
-from .tables import by_domain, routing_purity
+from .tables import by_domain, metric_of, routing_purity
 
 Results = Mapping[str, Any]
 """The content of a ``results.json``."""
 
 
 def scores_by_domain(results: Results) -> dict[str, list[float]]:
-    """MIoU by visit of every domain, and of their mean."""
+    """The score by visit of every domain, and of their mean."""
     scores = by_domain(results["visits"])
     scores["mean"] = [sum(row) / len(row) for row in zip(*scores.values(), strict=False)]
     return scores
@@ -26,10 +26,11 @@ def comparison_table(runs: Mapping[str, Results]) -> str:
     scores = {name: scores_by_domain(results) for name, results in runs.items()}
     domains = list(next(iter(scores.values())))
     rounds = max(len(rows["mean"]) for rows in scores.values())
-    table = PrettyTable(["mIoU", "visit", *range(1, rounds + 1), "mean"])
+    metric = metric_of(next(iter(runs.values()))["visits"])
+    table = PrettyTable([metric, "visit", *range(1, rounds + 1), "mean"])
     table.set_style(TableStyle.SINGLE_BORDER)
     table.align = "r"
-    table.align["mIoU"] = table.align["visit"] = "l"
+    table.align[metric] = table.align["visit"] = "l"
     for domain in domains:
         for i, (name, rows) in enumerate(scores.items()):
             row = rows[domain]
@@ -57,7 +58,7 @@ def routing_table(runs: Mapping[str, Results]) -> str:
 
 
 def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
-    """MIoU by visit for every domain, and below it which expert each image was sent to."""
+    """The score by visit for every domain, and below it which expert each image was sent to."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -79,7 +80,7 @@ def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
         axis.set_xlabel("visit")
         axis.grid(alpha=0.3)
         axis.xaxis.get_major_locator().set_params(integer=True)
-    axes[0].set_ylabel("mIoU (%)")
+    axes[0].set_ylabel(f"{metric_of(next(iter(runs.values()))['visits'])} (%)")
     top.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(runs))
     for strip, (name, results) in zip(strips, routed.items(), strict=True):
         _plot_routes(strip.subplots(), name, results)

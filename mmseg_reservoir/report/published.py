@@ -16,7 +16,9 @@ from .tables import by_domain
 
 METAFILE = "metafile.yaml"
 _CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # of a checkout
-_METRIC = re.compile(r"mIoU visit (\d+)")
+_METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
+_MEAN = "mean"
+"""In the place of a domain: a table that has only means over the domains."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Row:
     Args:
         name: What the table calls it.
         config: The name of its config file, without folders.
-        scores: Published mIoU by domain and visit; empty if nothing is published.
+        scores: Published mIoU or error by domain and visit; empty if nothing is published.
     """
 
     name: str
@@ -86,6 +88,8 @@ def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None
     None if there is no such visit. The mean is that of the domains which both sides have.
     """
     ours = by_domain(visits)
+    if set(row.scores) == {_MEAN}:
+        ours = {_MEAN: [sum(c) / len(c) for c in zip(*ours.values(), strict=False)]}
     domains = [domain for domain in row.scores if domain in ours]
     if not domains:
         return None

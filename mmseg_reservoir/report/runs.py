@@ -23,7 +23,8 @@ def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
         files = [path] if path.is_file() else sorted(path.rglob("results.json"))
         if not files:
             raise ReservoirError(
-                f"no results.json in or below {path}: give work directories of tools/test_tta.py"
+                f"no results.json in or below {path}: give work directories of tools/test_tta.py "
+                "or tools/test_cls.py"
             )
         for file in files:
             found[file] = _read(file)

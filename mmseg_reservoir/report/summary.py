@@ -12,10 +12,10 @@ from typing import Any
 from .comparison import Results, scores_by_domain
 from .published import Row, find_row
 from .runs import find_differences, group_key, group_names
-from .tables import routing_purity
+from .tables import metric_of, routing_purity
 
-VISITS = (1, 4, 7, 10)
-"""The visits of the paper's table."""
+VISITS = {"mIoU": (1, 4, 7, 10), "error": (1, 5, 10, 15, 20)}
+"""By metric: the visits of the paper's table, and some of its twenty where it has all."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Group:
     runs: dict[Path, Results]
     row: Row | None = None
     scores: dict[str, list[Statistic]] = field(init=False)
-    """mIoU by visit of every domain and of their mean; only visits that all runs have."""
+    """The score by visit of every domain and of their mean; only visits that all runs have."""
 
     def __post_init__(self) -> None:
         by_run = [scores_by_domain(results) for results in self.runs.values()]
@@ -58,6 +58,11 @@ class Group:
             domain: [Statistic.of(v) for v in zip(*(s[domain] for s in by_run), strict=False)]
             for domain in by_run[0]
         }
+
+    @property
+    def metric(self) -> str:
+        """``"mIoU"``, or ``"error"`` of classifiers."""
+        return metric_of(next(iter(self.runs.values()))["visits"])
 
     @property
     def seeds(self) -> list[int]:
@@ -130,11 +135,11 @@ def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
                 "name": group.name,
                 "seeds": group.seeds,
                 "runs": [str(file) for file in group.runs],
-                "mIoU": {d: [vars(s) for s in row] for d, row in group.scores.items()},
+                group.metric: {d: [vars(s) for s in row] for d, row in group.scores.items()},
                 "k": vars(group.k),
                 "purity": group.purity and vars(group.purity),
                 "ms_per_image": group.milliseconds and vars(group.milliseconds),
-                "published": group.row and {"name": group.row.name, "mIoU": group.row.scores},
+                "published": group.row and {"name": group.row.name, group.metric: group.row.scores},
             }
             for group in groups
         ],

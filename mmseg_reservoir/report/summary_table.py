@@ -9,21 +9,23 @@ from prettytable import PrettyTable, TableStyle
 from .summary import VISITS, Group, Statistic
 
 NOTE = (
-    "mIoU in percent at a visit, mean over the conditions: mean over the seeds ± sample deviation "
-    "(- of one seed). The means of published rows are taken of the published conditions."
+    "mIoU, or error of classifiers, in percent at a visit, mean over the conditions: mean over the "
+    "seeds ± sample deviation (- of one seed). The means of published rows are taken of the "
+    "published conditions."
 )
 
 
 def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
     """One row per group; below it the published row where there is one."""
-    head = ["run", "seeds", "visits", *(f"visit {v}" for v in VISITS), "last", "experts K"]
+    visits = sorted({visit for group in groups for visit in VISITS[group.metric]})
+    head = ["run", "seeds", "visits", *(f"visit {v}" for v in visits), "last", "experts K"]
     table = PrettyTable([*head, "routing purity", "ms per image"])
     table.set_style(TableStyle.MARKDOWN if markdown else TableStyle.SINGLE_BORDER)
     table.align = "r"
     table.align["run"] = "l"
     for group in groups:
         scores = group.scores["mean"]
-        at = [scores[v - 1].text() if v <= len(scores) else "" for v in VISITS]
+        at = [scores[v - 1].text() if v <= len(scores) else "" for v in visits]
         table.add_row(
             [
                 group.name,
@@ -39,7 +41,7 @@ def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
         if group.row:
             theirs = [
                 f"{group.row.mean(v):.2f}" if v in group.row.visits and v <= len(scores) else ""
-                for v in VISITS
+                for v in visits
             ]
             table.add_row([f"  published: {group.row.name}", "", "", *theirs, "", "", "", ""])
     return table.get_string()

@@ -1,4 +1,4 @@
-"""Tables of a run: mIoU by condition and visit."""
+"""Tables of a run: its score, mIoU or error, by condition and visit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 from prettytable import PrettyTable, TableStyle
 
 
+def metric_of(visits: Sequence[Mapping[str, Any]]) -> str:
+    """``"mIoU"`` of segmentation, or ``"error"`` of classification, where lower is better."""
+    return "error" if visits and "error" in visits[0] else "mIoU"
+
+
 def by_domain(visits: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """mIoU of each domain, in the order of its visits."""
+    """The score of each domain, in the order of its visits."""
+    metric = metric_of(visits)
     scores: dict[str, list[float]] = defaultdict(list)
     for visit in visits:
-        scores[visit["domain"]].append(visit["mIoU"])
+        scores[visit["domain"]].append(visit[metric])
     return dict(scores)
 
 

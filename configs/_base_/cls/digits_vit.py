@@ -1,0 +1,3 @@
+# A small vision transformer; trained on the first use, which takes half a minute, then cached.
+_base_ = ["./runtime.py", "./digits.py"]
+model = dict(type="digits_vit", pretrained=True)

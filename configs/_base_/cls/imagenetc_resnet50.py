@@ -1,0 +1,8 @@
+# ImageNet -> ImageNet-C, ResNet-50 (torchvision's first weights).
+# Optimizer, learning rate and batch size are those of the paper's table of hyper-parameters.
+data = dict(type="imagenetc", root="data/ImageNet-C", severity=5, image_list=None)
+model = dict(type="resnet50", pretrained=True)
+optimizer = dict(type="SGD", lr=2.5e-4, momentum=0.9)  # the momentum is not in the paper: TENT's
+stream = dict(type="csc", rounds=20, batch_size=64)
+# Clean images: for tau, for EATA's Fisher information, for prompts.
+source = dict(type="image_folder", root="data/imagenet/train", num_images=2000)

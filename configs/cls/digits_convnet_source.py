@@ -1,0 +1,3 @@
+_base_ = "../_base_/cls/digits_convnet.py"
+method = dict(type="source")
+batch_statistics = False

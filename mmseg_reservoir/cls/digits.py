@@ -1,0 +1,52 @@
+"""Scikit-learn's handwritten digits: real images that need no download.
+
+1797 scans of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998) come inside the package. Enlarged to
+32 x 32 they are a small CIFAR: ten classes, and room for the corruptions of `corruptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch.nn import functional as F
+
+from .datasets import DATASETS, SOURCES
+from .datasets.arrays import ArrayImages
+from .datasets.corrupted import Corrupted
+
+SIDE = 32
+STREAM_IMAGES = 200
+"""Images that no network is trained on: those of the stream."""
+_SPLIT_SEED = 0
+
+
+def digits(train: bool = True) -> ArrayImages:
+    """The clean images.
+
+    Args:
+        train: The 1597 images to train on, or the 200 of the stream.
+    """
+    found = load_digits()
+    grey = torch.from_numpy(found.images).float().div(16)[:, None]
+    large = F.interpolate(grey, (SIDE, SIDE), mode="bilinear").mul(255).round().to(torch.uint8)
+    pixels = large.permute(0, 2, 3, 1).expand(-1, -1, -1, 3).contiguous().numpy()
+    order = np.random.default_rng(_SPLIT_SEED).permutation(len(pixels))
+    part = order[STREAM_IMAGES:] if train else order[:STREAM_IMAGES]
+    return ArrayImages(pixels[part], found.target[part])
+
+
+def corrupted_digits(corruptions: Sequence[str] | None = None, severity: int = 5) -> Corrupted:
+    """The stream's images under corruptions.
+
+    Args:
+        corruptions: Domains, in order; by default all.
+        severity: 1 to 5.
+    """
+    return Corrupted(digits(train=False), corruptions, severity, title="Digits-C")
+
+
+DATASETS["digits"] = corrupted_digits
+SOURCES["digits"] = digits

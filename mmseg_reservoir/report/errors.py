@@ -1,0 +1,94 @@
+"""Many classifiers on one stream: a row each, and a plot of plain methods beside the reservoir."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from prettytable import PrettyTable, TableStyle
+
+from .comparison import Results, scores_by_domain
+from .tables import routing_purity
+
+VISITS = (1, 5, 10, 15, 20)
+PLUG_IN = " + ReservoirTTA"
+"""How the name of a run with the reservoir ends."""
+COLLAPSE = 1.5
+"""A run collapses if its last visit has so many times the error of its best one ..."""
+COLLAPSE_POINTS = 5.0
+"""... and at least so many percent points more."""
+
+
+def error_table(runs: Mapping[str, Results], visits: Sequence[int] = VISITS) -> str:
+    """One row per run: errors at some visits, their mean over all, experts, purity and time."""
+    means = {name: scores_by_domain(results)["mean"] for name, results in runs.items()}
+    length = max(len(row) for row in means.values())
+    shown = [visit for visit in visits if visit <= length]
+    head = ["error (%) at visit", *map(str, shown), "mean", "", "experts K", "purity", "CPU s"]
+    table = PrettyTable(head)
+    table.set_style(TableStyle.SINGLE_BORDER)
+    table.align = "r"
+    table.align[head[0]] = "l"
+    for name, results in runs.items():
+        row = means[name]
+        cells = [f"{row[visit - 1]:.1f}" if visit <= len(row) else "" for visit in shown]
+        purity = f"{routing_purity(results['routes']):.2f}" if results["reservoir"] else "-"
+        collapse = "collapses" if collapsed(row) else ""
+        table.add_row(
+            [
+                name,
+                *cells,
+                f"{sum(row) / len(row):.1f}",
+                collapse,
+                results["routes"][-1]["k"],
+                purity,
+                f"{results['cpu_seconds']:.0f}",
+            ]
+        )
+    return table.get_string()
+
+
+def collapsed(errors: Sequence[float]) -> bool:
+    """Whether the errors by visit end far above their best."""
+    best, last = min(errors), errors[-1]
+    return last > COLLAPSE * best and last > best + COLLAPSE_POINTS
+
+
+def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
+    """Error by visit; one axis per method, with its reservoir where there is one."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    plain = [name for name in runs if not name.endswith(PLUG_IN)]
+    columns = min(5, len(plain))
+    rows = -(-len(plain) // columns)
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(2.6 * columns, 2.2 * rows),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis in axes.flat[len(plain) :]:
+        axis.set_axis_off()
+    for axis, name in zip(axes.flat, plain, strict=False):
+        for label, run, colour in (("plain", name, "C3"), ("reservoir", name + PLUG_IN, "C0")):
+            if run in runs:
+                errors = scores_by_domain(runs[run])["mean"]
+                axis.plot(range(1, len(errors) + 1), errors, color=colour, label=label)
+        axis.set_title(name, fontsize=9)
+        axis.grid(alpha=0.3)
+    figure.supxlabel("visit", fontsize=9)
+    figure.supylabel("error (%)", fontsize=9)
+    handles = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles, loc="outside upper right", ncols=2, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

@@ -1,0 +1,146 @@
+import csv
+import json
+
+import pytest
+import torch
+
+from mmseg_reservoir.cls.run import LazySource, run
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.report.runs import group_key, read_runs
+from mmseg_reservoir.report.summary import summarize
+from mmseg_reservoir.report.tables import by_domain, visit_table
+
+
+def config(**changes):
+    """Two corruptions, twice, with random weights: 16 steps."""
+    return {
+        "data": {"type": "digits", "corruptions": ["fog", "pixelate"]},
+        "model": {"type": "digits_convnet", "random": True},
+        "method": {"type": "tent"},
+        "optimizer": {"type": "Adam", "lr": 1e-3},
+        "stream": {"type": "csc", "rounds": 2, "batch_size": 100},
+        "randomness": {"seed": 3},
+        "device": "cpu",
+        **changes,
+    }
+
+
+SEEDED = {"style": {"weights": "seeded", "taps": [0]}}
+SOURCE = {"type": "digits", "num_images": 400}
+
+
+def test_results_are_those_of_segmentation_with_errors(tmp_path):
+    results = run(config(), tmp_path / "w", config_file="configs/cls/x.py", quiet=True)
+    stored = json.loads((tmp_path / "w" / "results.json").read_text())
+    assert stored["complete"] is True
+    assert stored["method"] == "Tent"
+    assert stored["reservoir"] is False
+    assert stored["seed"] == 3
+    assert stored["config_file"] == "configs/cls/x.py"
+    assert stored["updates"] == {"updates": 8, "skipped": 0, "not_finite": 0}
+    assert stored["visits"] == results["visits"]
+    order = [(visit["round"], visit["domain"], visit["n_images"]) for visit in stored["visits"]]
+    assert order == [(1, "fog", 200), (1, "pixelate", 200), (2, "fog", 200), (2, "pixelate", 200)]
+    assert {"error", "k", "seconds_per_image"} <= set(stored["visits"][0])
+    assert len(stored["routes"]) == 8
+    assert stored["routes"][0]["domain"] == "fog"
+    with (tmp_path / "w" / "results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["error"]) for row in rows] == [v["error"] for v in stored["visits"]]
+    assert "pixelate" in visit_table(stored["visits"])
+    assert list(by_domain(stored["visits"])) == ["fog", "pixelate"]
+
+
+def test_errors_are_counted_from_the_predictions(tmp_path):
+    net = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(3072, 10), torch.nn.BatchNorm1d(10)
+    )
+    torch.nn.init.zeros_(net[1].weight)
+    net[2].bias.data[:] = torch.eye(10)[4]  # everything is a four
+    from mmseg_reservoir.cls import backbones
+    from mmseg_reservoir.cls.digits import digits
+
+    backbones.BACKBONES["fours"] = lambda pretrained: net
+    try:
+        options = config(model={"type": "fours", "pretrained": True}, method="source")
+        results = run({**options, "batch_statistics": False}, tmp_path, quiet=True)
+    finally:
+        del backbones.BACKBONES["fours"]
+    wrong = 100 * float((digits(train=False).labels != 4).mean())
+    assert [visit["error"] for visit in results["visits"]] == pytest.approx([wrong] * 4)
+
+
+def test_a_seed_says_everything(tmp_path):
+    def errors(seed, name):
+        options = config(randomness={"seed": seed}, reservoir=SEEDED, source=SOURCE)
+        results = run(options, tmp_path / name, quiet=True)
+        return [visit["error"] for visit in results["visits"]], results["stream"]["order"]
+
+    first = errors(0, "a")
+    torch.rand(7)
+    assert errors(0, "b") == first
+    assert errors(1, "c")[1] != first[1]
+
+
+def test_reservoir_opens_experts_and_summary_groups_its_seeds(tmp_path):
+    for seed in (0, 1):
+        options = config(randomness={"seed": seed}, reservoir=SEEDED, source=SOURCE)
+        results = run(options, tmp_path / str(seed), "configs/cls/y_reservoir.py", quiet=True)
+    assert results["reservoir"] is True
+    assert results["tau"] > 0
+    assert results["routes"][0]["opened"] is True
+    assert results["routes"][-1]["k"] == 1 + max(route["expert"] for route in results["routes"])
+    groups, warnings = summarize(read_runs([tmp_path]))
+    assert len(groups) == 1
+    assert warnings == []
+    assert groups[0].metric == "error"
+    assert groups[0].seeds == [0, 1]
+    assert len(groups[0].scores["mean"]) == 2
+
+
+def test_learning_rates_are_different_groups(tmp_path):
+    one = {"seed": 0, "config": config()}
+    assert group_key(one) == group_key({"seed": 1, "config": config(randomness={"seed": 1})})
+    other = config(optimizer={"type": "Adam", "lr": 1e-2})
+    assert group_key(one) != group_key({"seed": 0, "config": other})
+
+
+@pytest.mark.parametrize("turns", ["uniform", "dirichlet"])
+def test_batches_of_a_visit_need_not_be_neighbours(tmp_path, turns):
+    stream = {"type": "cdc", "turns": turns, "rounds": 2, "batch_size": 40}
+    results = run(config(stream=stream, method="source"), tmp_path, quiet=True)
+    visits = {(visit["round"], visit["domain"]): visit["n_images"] for visit in results["visits"]}
+    assert len(results["visits"]) == 4
+    assert set(visits.values()) == {200}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methd": {}}, r"no use for 'methd' \(did you mean 'method'\?\)"),
+        ({"data": None}, "the config has no 'data'"),
+        ({"data": {"type": "digit"}}, r"unknown data set 'digit' \(did you mean 'digits'\?\)"),
+        ({"model": {"type": "digits_convnet"}}, "has no weights"),
+        ({"stream": {"type": "csb"}}, "unknown stream 'csb'"),
+        ({"stream": {"rounds": 0}}, "rounds must be 1 or more"),
+        ({"method": "cotta"}, "use 'cotta_images'"),
+        ({"method": "eata"}, "prepare"),
+        ({"reservoir": SEEDED}, "knows no source images"),
+        ({"reservoir": SEEDED, "source": {"type": "cifar"}}, "unknown source 'cifar'"),
+        ({"optimizer": {"type": "Adm"}}, "unknown optimizer 'Adm'"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, changes, message):
+    with pytest.raises(ReservoirError, match=message):
+        run(config(**changes), tmp_path, quiet=True)
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_source_is_not_looked_for_until_it_is_needed(tmp_path):
+    source = {"type": "cifar10", "root": str(tmp_path / "nowhere"), "num_images": 10}
+    run(config(source=source), tmp_path / "w", quiet=True)  # TENT needs none
+    lazy = LazySource(source, batch_size=5, seed=0)
+    with pytest.raises(ReservoirError, match="nowhere"):
+        next(iter(lazy))
+    batches = list(LazySource(SOURCE, batch_size=150, seed=0))
+    assert [len(images) for images, _ in batches] == [150, 150]

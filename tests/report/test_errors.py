@@ -1,0 +1,43 @@
+import cv2
+
+from mmseg_reservoir.report.errors import collapsed, error_table, plot_errors
+
+
+def results(errors, reservoir=False):
+    visits = [
+        {"round": r, "domain": d, "error": e + shift}
+        for r, e in enumerate(errors, start=1)
+        for d, shift in (("fog", -1), ("snow", 1))
+    ]
+    routes = [
+        {"domain": v["domain"], "expert": int(reservoir and v["domain"] == "snow"), "k": 2}
+        for v in visits
+    ]
+    return {"visits": visits, "routes": routes, "reservoir": reservoir, "cpu_seconds": 12.3}
+
+
+RUNS = {
+    "TENT": results([20, 30, 40, 60, 80]),
+    "TENT + ReservoirTTA": results([20, 19, 18, 18, 18], reservoir=True),
+}
+
+
+def test_a_row_per_run():
+    lines = [line for line in error_table(RUNS).splitlines() if "TENT" in line]
+    cells = [[c.strip() for c in line.split("│")[1:-1]] for line in lines]
+    assert cells[0] == ["TENT", "20.0", "80.0", "46.0", "collapses", "2", "-", "12"]
+    assert cells[1] == ["TENT + ReservoirTTA", "20.0", "18.0", "18.6", "", "2", "1.00", "12"]
+
+
+def test_collapse_is_far_above_the_best_visit():
+    assert collapsed([20, 18, 30])
+    assert not collapsed([20, 18, 22])
+    assert not collapsed([2, 1, 3])  # thrice, but two points
+    assert not collapsed([80, 60, 20])
+
+
+def test_plot_is_drawn(tmp_path):
+    plot_errors({**RUNS, "EATA": results([20, 20])}, tmp_path / "new" / "plot.png")
+    picture = cv2.imread(str(tmp_path / "new" / "plot.png"))
+    assert picture.shape[1] > 400
+    assert picture.std() > 5

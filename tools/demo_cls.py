@@ -1,0 +1,134 @@
+"""The embedded demonstration of classifiers: which methods collapse, and what the reservoir does.
+
+Scikit-learn's digits under recurring corruptions, a small net with BatchNorm and a small vision
+transformer, every adaptation method with and without the reservoir. No downloads, no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIGS = ROOT / "configs" / "cls"
+CONVNET = {
+    "Source": "source",
+    "BatchNorm statistics": "norm",
+    "TENT": "tent",
+    "CoTTA*": "cotta",
+    "RoTTA": "rotta",
+    "ETA": "eta",
+    "ETA + CoLA": "cola",
+    "SAR": "sar",
+    "RDumb": "rdumb",
+    "PeTTA": "petta",
+    "EATA": "eata",
+    "ROID*": "roid",
+}
+VIT = {"Source": "source", "TENT": "tent", "EATA": "eata", "DPCore": "dpcore", "VPT": "vpt"}
+NETS = {"ConvNet": ("digits_convnet", CONVNET), "ViT": ("digits_vit", VIT)}
+
+
+def chosen_runs(only: list[str] | None = None) -> dict[str, str]:
+    """Names and configs of the runs, in the order of the table.
+
+    Args:
+        only: Endings of configs, such as ``tent``; None for all.
+    """
+    from mmseg_reservoir.report.errors import PLUG_IN
+
+    runs = {}
+    for net, (prefix, methods) in NETS.items():
+        for name, ending in methods.items():
+            if only and ending not in only:
+                continue
+            runs[f"{net}: {name}"] = f"{prefix}_{ending}"
+            if (CONFIGS / f"{prefix}_{ending}_reservoir.py").is_file():
+                runs[f"{net}: {name}{PLUG_IN}"] = f"{prefix}_{ending}_reservoir"
+    return runs
+
+
+def run_config(config: str, out: Path, rounds: int, seed: int) -> dict[str, Any]:
+    """Run one config, on one core: the same numbers whatever else runs beside it."""
+    import torch
+
+    from mmseg_reservoir.cls.run import run
+    from mmseg_reservoir.command_line import read_config
+
+    torch.set_num_threads(1)
+    path = CONFIGS / f"{config}.py"
+    changes = {"stream.rounds": rounds, "randomness.seed": seed, "device": "cpu"}
+    cfg = read_config(path, changes, known=("device",))
+    return run(cfg.to_dict(), out / config, config_file=str(path), quiet=True)
+
+
+def train_nets() -> dict[str, float]:
+    """Percent of clean images that each network gets wrong; trains those that are not cached."""
+    from mmseg_reservoir.cls.digits import digits
+    from mmseg_reservoir.cls.trained import error, trained_net
+
+    clean = digits(train=False)
+    return {
+        net: error(trained_net(prefix, pretrained=True), clean) for net, (prefix, _) in NETS.items()
+    }
+
+
+def run_all(
+    configs: Mapping[str, str], out: Path, rounds: int, seed: int, workers: int
+) -> dict[str, dict[str, Any]]:
+    """All runs, several at a time; each in a process that has torch's threads for itself."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        waiting = {
+            name: pool.submit(run_config, config, out, rounds, seed)
+            for name, config in configs.items()
+        }
+        results = {}
+        for name, future in waiting.items():
+            results[name] = future.result()
+            print(f"{name}: {results[name]['cpu_seconds']:.0f} s", flush=True)
+    return results
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demonstration."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20, help="visits of each corruption")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help="such as: --only tent eata")
+    parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--out", type=Path, default=Path("work_dirs/demo_cls"))
+    args = parser.parse_args(argv)
+    # Threads of several processes on the same cores only wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+    from mmseg_reservoir.command_line import end_in_one_line
+    from mmseg_reservoir.report.errors import error_table, plot_errors
+
+    def demo() -> None:
+        start = time.monotonic()
+        print("Digits: two small networks (trained once, half a minute each) ...", flush=True)
+        for net, wrong in train_nets().items():
+            print(f"{net}: {wrong:.1f} % error on clean images")
+        configs = chosen_runs(args.only)
+        out = args.out.resolve()
+        print(f"{len(configs)} runs of {args.rounds} visits of six corruptions ...", flush=True)
+        runs = run_all(configs, out, args.rounds, args.seed, args.workers)
+        table = error_table(runs)
+        (out / "table.txt").write_text(f"{table}\n", encoding="utf-8")
+        plot_errors(runs, out / "errors.png")
+        print(f"\n{table}\n\nplot: {out / 'errors.png'}")
+        print(f"{time.monotonic() - start:.0f} s in all")
+
+    return end_in_one_line(demo)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

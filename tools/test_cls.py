@@ -1,0 +1,64 @@
+"""Test a classifier on a recurring stream while it adapts.
+
+python tools/test_cls.py configs/cls/digits_convnet_tent_reservoir.py
+python tools/test_cls.py CONFIG --seed 1 --cfg-options method.type=roid stream.type=cdc
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from mmseg_reservoir.cls.run import known_keys, run
+from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
+from mmseg_reservoir.report.published import find_row, published_table
+from mmseg_reservoir.report.tables import routing_purity, visit_table
+
+
+def load(args: argparse.Namespace) -> dict[str, Any]:
+    """The config as plain options, with the command line merged in."""
+    cfg = read_config(args.config, args.cfg_options, known_keys())
+    options = cfg.to_dict()
+    options["work_dir"] = args.work_dir or options.get("work_dir") or f"work_dirs/{_stem(args)}"
+    if args.seed is not None:
+        options["randomness"] = {**(options.get("randomness") or {}), "seed": args.seed}
+    return options
+
+
+def describe(results: dict[str, Any], config_file: str) -> str:
+    """The tables at the end."""
+    parts = [f"Error (%) by domain and visit\n{visit_table(results['visits'])}"]
+    if results["reservoir"]:
+        purity = routing_purity(results["routes"])
+        experts = results["routes"][-1]["k"]
+        parts.append(f"{experts} experts, routing purity {purity:.3f}")
+    row = find_row(config_file)
+    beside = row and published_table(results["visits"], row)
+    if beside:
+        parts.append(f"beside the published row {row.name!r}\n{beside}")
+    return "\n".join(parts)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run; mistakes of the user end in one line and exit code 2."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_config_options(parser)
+
+    def test() -> None:
+        args = parse(parser, argv)
+        options = load(args)
+        results = run(options, options["work_dir"], config_file=str(args.config))
+        print(describe(results, args.config))
+        print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
+
+    return end_in_one_line(test)
+
+
+def _stem(args: argparse.Namespace) -> str:
+    return Path(args.config).stem
+
+
+if __name__ == "__main__":
+    sys.exit(main())
