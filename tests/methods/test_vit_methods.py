@@ -1,7 +1,5 @@
-"""What holds for every method (see test_all.py), of those that want a vision transformer."""
+"""Methods on a vision transformer: beside test_all.py, the true source and the adapter."""
 
-import copy
-import io
 from functools import partial
 
 import pytest
@@ -11,7 +9,6 @@ from small_vit import make_vit, prompt_method
 
 from mmseg_reservoir.cls import AdaptiveClassifier
 from mmseg_reservoir.core import (
-    OracleRouter,
     ParamSpace,
     ReservoirPipeline,
     SingleModelPipeline,
@@ -82,71 +79,6 @@ def test_adapts_and_stays_finite(make, stream, name, kind, dtype):
     assert not torch.allclose(logits, source, rtol=0, atol=1e-5)
     if kind == "reservoir":
         assert len(pipeline.reservoir) > 1
-
-
-@every_method
-@both_pipelines
-def test_is_deterministic(make, stream, name, kind):
-    one, other = make(name, kind), make(name, kind)
-    torch.manual_seed(1)
-    first = predictions(one, stream)
-    torch.manual_seed(2)
-    assert torch.equal(predictions(other, stream), first)
-
-
-@every_method
-def test_in_a_reservoir_of_one_it_is_the_plain_method_bit_for_bit(make, stream, name):
-    plain, reservoir = make(name, "single"), make(name, "reservoir", k_max=1)
-    assert torch.equal(predictions(plain, stream), predictions(reservoir, stream))
-    assert torch.equal(plain.method.space.values, reservoir.method.space.values)
-
-
-@every_method
-@both_pipelines
-def test_resumes_from_a_file_as_if_nothing_had_happened(make, stream, name, kind):
-    one, other = make(name, kind), make(name, kind, prepare=False)
-    predictions(one, stream[:5])
-    file = io.BytesIO()
-    torch.save(one.state_dict(), file)
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    rest = stream[5:] + stream
-    assert torch.equal(predictions(other, rest), predictions(one, rest))
-    assert other.method.counts == one.method.counts
-
-
-@every_method
-def test_looking_changes_nothing(make, stream, name):
-    one, other = make(name, "reservoir"), make(name, "reservoir")
-    for x in stream[:4]:
-        other.predict_source(x)
-        assert torch.equal(one.step(x).logits, other.step(x).logits)
-
-
-@every_method
-def test_experts_rest_while_another_one_adapts(make, stream, name):
-    pipeline = ReservoirPipeline(make(name, "single").method, OracleRouter(4))
-    for x in stream[:4]:
-        for domain in ("fog", "night"):
-            pipeline.step(x, domain=domain)
-    parameters, state = copy.deepcopy(pipeline.reservoir.checkout(1))
-    before = pipeline.reservoir.experts[2].clone()
-    for x in stream[:3]:
-        pipeline.step(x, domain="night")
-    torch.testing.assert_close(pipeline.reservoir.experts[1], parameters, rtol=0, atol=0)
-    torch.testing.assert_close(pipeline.reservoir.checkout(1)[1], state, rtol=0, atol=0)
-    assert not torch.equal(pipeline.reservoir.experts[2], before)
-
-
-@every_method
-def test_a_copied_domain_state_goes_its_own_way(make, stream, name):
-    method = make(name, "single").method
-    for x in stream[:2]:
-        method.adapt(x)
-    kept = method.space.snapshot(), copy.deepcopy(method.domain_state())
-    expected = [method.adapt(x) for x in stream]
-    method.load(*kept)
-    assert torch.equal(torch.stack([method.adapt(x) for x in stream]), torch.stack(expected))
 
 
 @pytest.mark.parametrize("name", ["vpt", "dpcore"])
