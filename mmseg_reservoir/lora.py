@@ -43,6 +43,8 @@ def lora_space(
 
     from .lora_attention import LoraAttention
 
+    if any("lora_A" in name for name, _ in model.named_parameters()):
+        raise ReservoirError("the model has LoRA factors already: begin with a newly built one")
     modules = modules_below(model, under)
     names = [n for n in modules if any(f".{n}".endswith(f".{target}") for target in targets)]
     for target in targets:

@@ -98,6 +98,8 @@ def test_mistakes_are_explained():
         ReservoirError, match=r"no module .* ends in 'fc9'; Sequential has e.g. 0.a"
     ):
         make(targets=("attn", "fc9"))
+    with pytest.raises(ReservoirError, match="has LoRA factors already"):
+        lora_space(make()[0], targets=TARGETS)
     with pytest.raises(ReservoirError, match=r"0.layers.1 is a grouped convolution; leave it out"):
         make(targets=("layers.1",))
 
