@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -33,9 +34,8 @@ def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
     # A hook on all modules, because a method knows the model only as a function.
     handle = register_module_forward_hook(keep)
     try:
-        forward(inputs)
-    except _Enough:
-        pass
+        with suppress(_Enough):  # the hook's own way to stop the model early
+            forward(inputs)
     finally:
         handle.remove()
     features = (seen[0] if seen else inputs).movedim(1, -1).flatten(0, -2)
