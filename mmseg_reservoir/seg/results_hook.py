@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import importlib.metadata
-import io
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +14,7 @@ from mmengine.runner import Runner
 from .. import __version__
 from ..check.record import describe_loader
 from ..report.published import find_row, published_table
+from ..report.record import installed_versions, write_results
 from ..report.tables import visit_table
 from .metric import VisitIoUMetric
 
@@ -114,33 +110,19 @@ class ResultsHook(Hook):
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
 
     def _write(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / "results.json", json.dumps(self.results, indent=1, default=str))
         columns = ("round", "domain", "mIoU", "n_images", "k", "seconds_per_image")
-        classes = list(self.results["visits"][0]["per_class"])
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow([*columns, *classes])
-        for visit in self.results["visits"]:
-            writer.writerow(
-                [visit[c] for c in columns] + [visit["per_class"].get(c) for c in classes]
-            )
-        _replace(folder / "results.csv", text.getvalue())
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(text)
-    partial.replace(path)
+        visits = self.results["visits"]
+        classes = list(visits[0]["per_class"])
+        rows = [
+            [visit[c] for c in columns] + [visit["per_class"].get(c) for c in classes]
+            for visit in visits
+        ]
+        write_results(folder, self.results, [[*columns, *classes], *rows])
 
 
 def versions() -> dict[str, str]:
     """Versions of everything that can change a number."""
     found = {"mmseg_reservoir": __version__, "torch": torch.__version__}
     found["mmengine"] = mmengine.__version__
-    for name in ("mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    names = ("mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft")
+    return found | installed_versions(names)
