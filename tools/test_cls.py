@@ -1,6 +1,6 @@
 """Test a classifier on a recurring stream while it adapts.
 
-python tools/test_cls.py configs/cls/digits_convnet_tent_reservoir.py
+python tools/test_cls.py configs/cls/digits/digits_convnet_tent_reservoir.py
 python tools/test_cls.py CONFIG --seed 1 --cfg-options method.type=roid stream.type=cdc
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from mmseg_reservoir.cls.run import known_keys, run
 from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
-from mmseg_reservoir.report.published import find_row, published_table
+from mmseg_reservoir.report.published import published_table, row_of
 from mmseg_reservoir.report.tables import routing_purity, visit_table
 
 
@@ -27,14 +27,14 @@ def load(args: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def describe(results: dict[str, Any], config_file: str) -> str:
+def describe(results: dict[str, Any]) -> str:
     """The tables at the end."""
     parts = [f"Error (%) by domain and visit\n{visit_table(results['visits'])}"]
     if results["reservoir"]:
         purity = routing_purity(results["routes"])
         experts = results["routes"][-1]["k"]
         parts.append(f"{experts} experts, routing purity {purity:.3f}")
-    row = find_row(config_file)
+    row = row_of(results)
     beside = row and published_table(results["visits"], row)
     if beside:
         parts.append(f"beside the published row {row.name!r}\n{beside}")
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         args = parse(parser, argv)
         options = load(args)
         results = run(options, options["work_dir"], config_file=str(args.config))
-        print(describe(results, args.config))
+        print(describe(results))
         print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
 
     return end_in_one_line(test)

@@ -29,11 +29,13 @@ class Row:
         name: What the table calls it.
         config: The name of its config file, without folders.
         scores: Published mIoU or error by domain and visit; empty if nothing is published.
+        stream: On which stream (see `stream_name`), where a config is published on several.
     """
 
     name: str
     config: str
     scores: Mapping[str, Mapping[int, float]]
+    stream: str | None = None
 
     @property
     def visits(self) -> list[int]:
@@ -47,10 +49,13 @@ class Row:
 
 
 def load_rows(metafile: str | Path) -> list[Row]:
-    """All rows of a metafile in the manner of OpenMMLab's, in their order."""
+    """All rows of a metafile in the manner of OpenMMLab's, in their order.
+
+    The results of a model may have a key ``Stream``; then it has one row for each.
+    """
     try:
         models = yaml.safe_load(Path(metafile).read_text(encoding="utf-8"))["Models"]
-        return [_to_row(model) for model in models]
+        return [row for model in models for row in _to_rows(model)]
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())  # YAML's has several lines
         raise ReservoirError(
@@ -59,27 +64,51 @@ def load_rows(metafile: str | Path) -> list[Row]:
         ) from error
 
 
-def find_row(config: str | Path | None) -> Row | None:
-    """The published row of a config file; None if it has none."""
+def find_row(config: str | Path | None, stream: str | None = None) -> Row | None:
+    """The published row of a config file; None if it has none.
+
+    Args:
+        config: The file.
+        stream: On which stream, by its `stream_name`; rows that name none go with any.
+    """
     if not config:
         return None
     folder = Path(config).parent
     # A record may come from another machine, or be read from another folder than it was made in.
-    places = [folder / METAFILE, _CONFIGS / folder.name / METAFILE]
+    places = [folder / METAFILE, *sorted(_CONFIGS.rglob(f"{folder.name}/{METAFILE}"))]
     metafile = next((place for place in places if place.is_file()), None)
     if metafile is None:
         return None
-    rows = [row for row in load_rows(metafile) if row.config == Path(config).name]
-    return rows[0] if rows and rows[0].scores else None
+    for row in load_rows(metafile):
+        if row.config == Path(config).name and row.scores and row.stream in (None, stream):
+            return row
+    return None
 
 
-def _to_row(model: Mapping[str, Any]) -> Row:
-    scores = {}
+def row_of(results: Mapping[str, Any]) -> Row | None:
+    """The published row that a run's ``results.json`` compares with; None if there is none."""
+    return find_row(results.get("config_file"), stream_name(results.get("stream")))
+
+
+def stream_name(record: Mapping[str, Any] | None) -> str | None:
+    """What a metafile calls the stream of a record: ``"csc"``, ``"csc dirichlet 0.1"``, ..."""
+    if not record:
+        return None
+    correlation = record.get("correlation")
+    return record["kind"] + (f" dirichlet {correlation:g}" if correlation else "")
+
+
+def _to_rows(model: Mapping[str, Any]) -> list[Row]:
+    by_stream: dict[str | None, dict[str, dict[int, float]]] = {}
     for result in model.get("Results") or []:
         domain = result["Dataset"].split()[-1]  # "ACDC fog"
         found = {_METRIC.fullmatch(name): value for name, value in result["Metrics"].items()}
-        scores[domain] = {int(name[1]): float(value) for name, value in found.items() if name}
-    return Row(model["Name"], Path(model["Config"]).name, scores)
+        scores = {int(name[1]): float(value) for name, value in found.items() if name}
+        by_stream.setdefault(result.get("Stream"), {})[domain] = scores
+    config = Path(model["Config"]).name
+    return [Row(model["Name"], config, s, stream) for stream, s in by_stream.items()] or [
+        Row(model["Name"], config, {})
+    ]
 
 
 def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None:

@@ -10,7 +10,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from .comparison import Results, scores_by_domain
-from .published import Row, find_row
+from .published import Row, row_of
 from .runs import find_differences, group_key, group_names
 from .tables import metric_of, routing_purity
 
@@ -122,8 +122,7 @@ def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
     groups = []
     for name, group in zip(group_names(list(members.values())), members.values(), strict=True):
         warnings += find_differences(name, group)
-        config_file = next(iter(group.values())).get("config_file")
-        groups.append(Group(name, group, find_row(config_file)))
+        groups.append(Group(name, group, row_of(next(iter(group.values())))))
     return groups, warnings
 
 

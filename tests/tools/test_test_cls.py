@@ -5,7 +5,7 @@ import pytest
 
 from tools import test_cls
 
-CONFIG = Path(__file__).parents[2] / "configs" / "cls" / "digits_convnet_tent.py"
+CONFIG = Path(__file__).parents[2] / "configs" / "cls" / "digits" / "digits_convnet_tent.py"
 SMALL = [
     "--cfg-options",
     "model.pretrained=False",
@@ -66,7 +66,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys, option, message):
 
 def test_missing_files_are_named(tmp_path, capsys):
     assert "no config file nowhere.py" in fail(capsys, "nowhere.py")
-    cifar = CONFIG.with_name("cifar10c_wrn28_tent.py")
+    cifar = CONFIG.parents[1] / "cifar10c" / "cifar10c_wrn28_tent.py"
     root = tmp_path / "none"
     line = fail(capsys, cifar, f"--work-dir={tmp_path}", "--cfg-options", f"data.root={root}")
     assert f"there is no {root / 'labels.npy'}" in line

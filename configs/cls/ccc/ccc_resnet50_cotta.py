@@ -1,0 +1,3 @@
+_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/ccc_resnet50.py"]
+# The paper's CoTTA*: affine parameters only, without the restoration.
+method = dict(type="cotta_images")

@@ -1,0 +1,1 @@
+_base_ = ["./digits_convnet_rotta.py", "../../_base_/cls/digits_reservoir.py"]

@@ -1,0 +1,2 @@
+_base_ = "../../_base_/cls/digits_vit.py"
+method = dict(type="tent")

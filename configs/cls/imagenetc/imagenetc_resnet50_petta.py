@@ -1,0 +1,2 @@
+_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/imagenetc_resnet50.py"]
+method = dict(type="petta")

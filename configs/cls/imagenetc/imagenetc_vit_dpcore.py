@@ -1,0 +1,4 @@
+_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/imagenetc_vit.py"]
+method = dict(type="dpcore")
+params = dict(type="prompt", count=8)
+optimizer = dict(_delete_=True, type="AdamW", lr=0.1)  # DPCore's

@@ -1,0 +1,1 @@
+_base_ = ["./imagenetc_vit_vpt.py", "../../_base_/cls/reservoir.py"]
