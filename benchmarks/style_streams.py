@@ -20,7 +20,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from benchmarks.corruptions import CORRUPTIONS, digits
+from mmseg_reservoir.cls.corruptions import corrupt
+from mmseg_reservoir.cls.datasets.digits import digits
 from mmseg_reservoir.core.style import TAP_SETS, StyleEncoder, weight_digest
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import CONDITIONS, render_frame
@@ -37,6 +38,8 @@ CITY_FRAMES = {SOURCE: 250, UNSEEN: 500, "condition": 40}
 DIGIT_BATCHES = {SOURCE: 120, UNSEEN: 60, "condition": 15}
 BATCH = 200
 """Images per batch in the paper's classification streams."""
+CORRUPTIONS = ("gaussian_noise", "defocus_blur", "contrast", "brightness", "fog", "pixelate")
+"""Of the digits, in the order of the stream; at severity 5."""
 
 _RECIPE = 1  # raise it whenever what is recorded changes
 _SMALLEST_VARIANCE = 1e-8
@@ -132,9 +135,10 @@ def classification(weights: str = "auto", batches: Mapping[str, int] = DIGIT_BAT
     """
 
     def make(encoder: StyleEncoder) -> dict[str, Tensor]:
-        known, other = digits()
-        pools = {SOURCE: known, UNSEEN: other}
-        pools |= {name: change(other) for name, change in CORRUPTIONS.items()}
+        known, other = (digits(train, stream_images=898) for train in (True, False))
+        clean = other.read(range(len(other)))
+        pools = {SOURCE: known.pixels, UNSEEN: other.pixels}
+        pools |= {name: _as_pixels(corrupt(clean, name)) for name in CORRUPTIONS}
         generator = torch.Generator().manual_seed(0)
         found = {}
         for name, pool in pools.items():
@@ -153,6 +157,11 @@ def classification(weights: str = "auto", batches: Mapping[str, int] = DIGIT_BAT
 
     statistics = _cached("classification", weights, make, [dict(batches), [*CORRUPTIONS]])
     return Recorded(statistics, [*CORRUPTIONS])
+
+
+def _as_pixels(images: Tensor) -> np.ndarray:
+    """From ``(n, 3, rows, columns)`` in [0, 1] to ``(n, rows, columns, 3)`` from 0 to 255."""
+    return images.mul(255).round().byte().permute(0, 2, 3, 1).contiguous().numpy()
 
 
 def image_statistics(encoder: StyleEncoder, images: np.ndarray) -> tuple[Tensor, Tensor]:

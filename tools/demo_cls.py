@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIGS = ROOT / "configs" / "cls"
+CONFIGS = ROOT / "configs" / "cls" / "digits"
 CONVNET = {
     "Source": "source",
     "BatchNorm statistics": "norm",
@@ -71,8 +71,8 @@ def run_config(config: str, out: Path, rounds: int, seed: int) -> dict[str, Any]
 
 def train_nets() -> dict[str, float]:
     """Percent of clean images that each network gets wrong; trains those that are not cached."""
-    from mmseg_reservoir.cls.digits import digits
-    from mmseg_reservoir.cls.trained import error, trained_net
+    from mmseg_reservoir.cls.backbones.trained import error, trained_net
+    from mmseg_reservoir.cls.datasets.digits import digits
 
     clean = digits(train=False)
     return {

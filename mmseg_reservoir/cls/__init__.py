@@ -1,5 +1,15 @@
 """The reservoir around any torch classifier. Needs neither mmseg nor mmcv."""
 
+from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
+from .datasets import SourceBatches, build_dataset, build_source
+from .streams import build_stream
 
-__all__ = ["AdaptiveClassifier"]
+__all__ = [
+    "AdaptiveClassifier",
+    "SourceBatches",
+    "build_backbone",
+    "build_dataset",
+    "build_source",
+    "build_stream",
+]

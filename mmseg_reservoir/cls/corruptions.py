@@ -1,8 +1,9 @@
 """Corruptions in the manner of ImageNet-C and CIFAR-10-C (Hendrycks and Dietterich, ICLR 2019).
 
 Twelve families at five severities for batches of small images. They are written for streams that
-can be made anywhere, without a download: names and ideas are those of the paper, the code and the
-levels are this project's, so their numbers do not compare with those of the published files.
+can be made anywhere, without a download: names, ideas and the levels of the three noises are those
+of the paper, the code and the other levels are this project's, for images of 32 pixels. So their
+numbers do not compare with those of the published files.
 """
 
 from __future__ import annotations
@@ -63,21 +64,21 @@ def _register(change: Corruption) -> Corruption:
 @_register
 def gaussian_noise(images: Tensor, level: int, generator: Generator) -> Tensor:
     """Noise of the sensor in low light."""
-    scale = (0.04, 0.06, 0.08, 0.11, 0.15)[level]
+    scale = (0.08, 0.12, 0.18, 0.26, 0.38)[level]
     return images + scale * torch.randn(images.shape, generator=generator)
 
 
 @_register
 def shot_noise(images: Tensor, level: int, generator: Generator) -> Tensor:
     """Light comes in photons: the fewer, the noisier."""
-    photons = (500, 250, 120, 75, 40)[level]
+    photons = (60, 25, 12, 5, 3)[level]
     return torch.poisson(images * photons, generator=generator) / photons
 
 
 @_register
 def impulse_noise(images: Tensor, level: int, generator: Generator) -> Tensor:
     """Single values that are black or white, as from wrong bits."""
-    share = (0.01, 0.03, 0.05, 0.08, 0.12)[level]
+    share = (0.03, 0.06, 0.09, 0.17, 0.27)[level]
     draw = torch.rand(images.shape, generator=generator)
     images = images.masked_fill(draw < share / 2, 0.0)
     return images.masked_fill(draw > 1 - share / 2, 1.0)

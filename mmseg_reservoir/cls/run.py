@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import choose, construct, suggest
-from . import digits, trained  # noqa: F401 (registers the embedded data set and its networks)
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
 from .datasets import SourceBatches, build_dataset, build_source

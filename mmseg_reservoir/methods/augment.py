@@ -44,6 +44,8 @@ class Augment:
         shift: Largest shift over the size of the image.
         scale: Largest relative change of size.
         blur: Standard deviation in pixels, from and to.
+        flip: Share of the images that are mirrored left to right. 0 where that changes the class,
+            as with digits.
         noise: Standard deviation.
     """
 
@@ -61,6 +63,7 @@ class Augment:
         shift: float = 1 / 16,
         scale: float = 0.1,
         blur: tuple[float, float] = (0.001, 0.5),
+        flip: float = 0.5,
         noise: float = 0.005,
     ) -> None:
         self.mean, self.std = (torch.as_tensor(v).reshape(-1, 1, 1) for v in (mean, std))
@@ -74,6 +77,7 @@ class Augment:
         self.shift = shift
         self.scale = scale
         self.blur = blur
+        self.flip = flip
         self.noise = noise
 
     @torch.no_grad()
@@ -96,7 +100,7 @@ class Augment:
         view = self._colour(view, draw)
         view = self._place(view, draw)
         view = blurred(view, draw.between(*self.blur))
-        view = torch.where(draw.between(0, 1) < 0.5, view.flip(-1), view)
+        view = torch.where(draw.between(0, 1) < self.flip, view.flip(-1), view)
         view = self._clipped(view + self.noise * draw.normal())
         return (view - mean) / std
 

@@ -72,7 +72,7 @@ class AdaptationMethod(ABC):
 
     batch_statistics = True
     """Whether BatchNorm shall normalise by the batch where a classifier adapts. False keeps the
-    running statistics, for methods that follow them in a way of their own."""
+    running statistics, for methods that do not adapt or that follow them in a way of their own."""
 
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward

@@ -15,7 +15,13 @@ _UNUSED = partial(torch.optim.SGD, lr=0.0)
 
 @register_method("source")
 class Source(AdaptationMethod):
-    """Predicts and never updates, so it needs no optimizer."""
+    """Predicts and never updates, so it needs no optimizer.
+
+    BatchNorm normalises by the statistics of the source. With those of the batch instead
+    (``batch_statistics=True``) it is the baseline that is known as BN or Norm.
+    """
+
+    batch_statistics = False
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 
 from benchmarks import style_streams
 from benchmarks.style_streams import image_statistics, pooled, read, select, stream_order
+from mmseg_reservoir.cls.datasets.arrays import ArrayImages
 from mmseg_reservoir.core.style import StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import render_frame
@@ -92,11 +93,13 @@ def test_minicity_is_encoded_once(tmp_path, monkeypatch):
 
 def test_batches_of_digits(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    few = 150 * np.random.default_rng(0).random((6, 32, 32, 3), dtype=np.float32)
-    monkeypatch.setattr(style_streams, "digits", lambda: (few, few + 50))
+    halves = {train: style_streams.digits(train, stream_images=898) for train in (True, False)}
+    assert [len(half) for half in halves.values()] == [899, 898]
+    few = {t: ArrayImages(half.pixels[:6], half.labels[:6]) for t, half in halves.items()}
+    monkeypatch.setattr(style_streams, "digits", lambda train, stream_images: few[train])
     monkeypatch.setattr(style_streams, "BATCH", 4)
     found = style_streams.classification("seeded", {"source": 5, "unseen": 3, "condition": 2})
-    assert {"noise", "blur", "contrast", "brightness", "fog", "pixelate"} == {*found.conditions}
+    assert found.conditions == list(style_streams.CORRUPTIONS)
     shapes = {key: tuple(value.shape) for key, value in found.statistics.items()}
     assert shapes["source/logvar"] == (5, 320)
     assert shapes["unseen/image_logvar"] == (3, 320)

@@ -40,6 +40,8 @@ def adaptive(name, **options):
 @pytest.mark.parametrize(
     ("name", "wish", "kept"),
     [
+        ("source", None, True),
+        ("source", True, False),
         ("tent", None, False),
         ("tent", False, True),
         ("cotta_images", None, False),

@@ -36,6 +36,13 @@ def test_without_any_strength_only_the_flip_is_left():
     assert all(a != b for a, b in zip(flipped, plain, strict=True))
 
 
+def test_the_share_of_mirrored_images():
+    x = images(16)
+    never, always = (Augment(**NOTHING, flip=share)(x, generator()) for share in (0.0, 1.0))
+    assert torch.allclose(never, x, atol=1e-5)
+    assert torch.allclose(always, x.flip(-1), atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_image_changes_in_its_own_way_and_stays_in_range(dtype, channels):

@@ -30,12 +30,21 @@ def test_every_method_for_images_takes_part():
 
 
 @pytest.mark.slow
-def test_it_prints_error_by_visit_experts_and_purity(tmp_path, monkeypatch, capsys):
+def test_it_shows_a_collapse_and_what_the_reservoir_does_about_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    command = ["--rounds=2", "--workers=1", "--only", "source", f"--out={tmp_path / 'out'}"]
-    assert demo_cls.main(command) == 0
+    assert demo_cls.main(["--only", "source", "tent", f"--out={tmp_path / 'out'}"]) == 0
     out = capsys.readouterr().out
     assert "% error on clean images" in out
-    assert "ConvNet: Source" in (tmp_path / "out" / "table.txt").read_text()
     assert (tmp_path / "out" / "errors.png").stat().st_size > 10_000
-    assert (tmp_path / "out" / "digits_vit_source" / "results.json").is_file()
+    table = (tmp_path / "out" / "table.txt").read_text()
+    assert table in out
+    rows = [[c.strip() for c in line.split("│")[1:-1]] for line in table.splitlines()]
+    rows = {row[0]: row for row in rows if row}
+    for net in ("ConvNet", "ViT"):
+        plain, plug_in = rows[f"{net}: TENT"], rows[f"{net}: TENT{PLUG_IN}"]
+        assert plain[7] == "collapses"
+        assert float(plug_in[5]) < float(plain[5]) - 10  # at visit 20
+        assert int(plug_in[8]) >= 5  # experts
+        assert float(plug_in[9]) > 0.8  # purity
+    assert rows["ConvNet: Source"][8] == "1"
+    assert rows["ConvNet: Source"][9] == "-"

@@ -1,4 +1,4 @@
-"""The backbones of the paper. All take images in [0, 1] and return logits."""
+"""The backbones of the paper and two small ones. All take images in [0, 1] and return logits."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .adacontrast import adacontrast_backbone
 from .normalised import Normalised
 from .resnext import CifarResNeXt
 from .timm_models import timm_backbone
+from .trained import trained_net
 from .weights import load_weights
 from .wide_resnet import WideResNet
 
@@ -26,6 +27,8 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "vit_b16": partial(timm_backbone, name="vit_base_patch16_224.augreg_in21k_ft_in1k"),
     "resnet50_adacontrast": adacontrast_backbone,
     "timm": timm_backbone,
+    "digits_convnet": partial(trained_net, name="digits_convnet"),
+    "digits_vit": partial(trained_net, name="digits_vit"),
 }
 OURS = ("wrn28_10", "resnext29_augmix")
 

@@ -12,6 +12,7 @@ from .ccc import CCC
 from .cifar_c import CifarC
 from .clean import SourceBatches, cifar, image_folder
 from .corrupted import Corrupted
+from .digits import corrupted_digits, digits
 from .domainnet import DomainNet126
 from .imagenet_c import ImageNetC
 from .pacs import PACS
@@ -23,13 +24,15 @@ DATASETS: dict[str, Callable[..., DomainSet | CCC]] = {
     "ccc": CCC,
     "domainnet126": DomainNet126,
     "pacs": PACS,
+    "digits": corrupted_digits,
 }
-"""By the names that tools/check_dataset.py knows too."""
+"""By the names that tools/check_dataset.py knows too, but for the digits, which are not on disk."""
 
 SOURCES: dict[str, Callable[..., LabelledImages]] = {
     "cifar10": partial(cifar, classes=10),
     "cifar100": partial(cifar, classes=100),
     "image_folder": image_folder,
+    "digits": digits,
 }
 
 

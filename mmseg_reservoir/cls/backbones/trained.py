@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..style_cache import cache_folder, read_safetensors, store
-from .backbones import BACKBONES, load_weights
-from .datasets.base import LabelledImages
-from .digits import digits
-from .nets import SmallConvNet, SmallViT
+from ...style_cache import cache_folder, read_safetensors, store
+from ..datasets.base import LabelledImages
+from ..datasets.digits import digits
+from .small_nets import SmallConvNet, SmallViT
+from .weights import load_weights
 
 NETS: dict[str, Callable[[], nn.Module]] = {
     "digits_convnet": SmallConvNet,
@@ -107,7 +106,3 @@ def error(net: Callable[[Tensor], Tensor], data: LabelledImages) -> float:
     """Percent of images that a network gets wrong."""
     images, labels = data.batch(range(len(data)))
     return 100 * float((net(images).argmax(dim=1) != labels).float().mean())
-
-
-for _name in NETS:
-    BACKBONES[_name] = partial(trained_net, name=_name)

@@ -4,7 +4,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from mmseg_reservoir.cls.datasets import build_dataset, build_source
-from mmseg_reservoir.cls.digits import corrupted_digits, digits
+from mmseg_reservoir.cls.datasets.digits import corrupted_digits, digits
 from mmseg_reservoir.errors import ReservoirError
 
 

@@ -1,7 +1,7 @@
 """Scikit-learn's handwritten digits: real images that need no download.
 
 1797 scans of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998) come inside the package. Enlarged to
-32 x 32 they are a small CIFAR: ten classes, and room for the corruptions of `corruptions`.
+32 x 32 they are a small CIFAR: ten classes, and room for the corruptions of `..corruptions`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch.nn import functional as F
 
-from .datasets import DATASETS, SOURCES
-from .datasets.arrays import ArrayImages
-from .datasets.corrupted import Corrupted
+from .arrays import ArrayImages
+from .corrupted import Corrupted
 
 SIDE = 32
 STREAM_IMAGES = 200
@@ -23,18 +21,21 @@ STREAM_IMAGES = 200
 _SPLIT_SEED = 0
 
 
-def digits(train: bool = True) -> ArrayImages:
+def digits(train: bool = True, stream_images: int = STREAM_IMAGES) -> ArrayImages:
     """The clean images.
 
     Args:
-        train: The 1597 images to train on, or the 200 of the stream.
+        train: The images to train on, or those of the stream.
+        stream_images: How many of the 1797 are the stream's.
     """
+    from sklearn.datasets import load_digits  # half a second, for this data set alone
+
     found = load_digits()
     grey = torch.from_numpy(found.images).float().div(16)[:, None]
     large = F.interpolate(grey, (SIDE, SIDE), mode="bilinear").mul(255).round().to(torch.uint8)
     pixels = large.permute(0, 2, 3, 1).expand(-1, -1, -1, 3).contiguous().numpy()
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(pixels))
-    part = order[STREAM_IMAGES:] if train else order[:STREAM_IMAGES]
+    part = order[stream_images:] if train else order[:stream_images]
     return ArrayImages(pixels[part], found.target[part])
 
 
@@ -46,7 +47,3 @@ def corrupted_digits(corruptions: Sequence[str] | None = None, severity: int = 5
         severity: 1 to 5.
     """
     return Corrupted(digits(train=False), corruptions, severity, title="Digits-C")
-
-
-DATASETS["digits"] = corrupted_digits
-SOURCES["digits"] = digits

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from mmseg_reservoir.cls import trained
-from mmseg_reservoir.cls.backbones import build_backbone
+from mmseg_reservoir.cls.backbones import build_backbone, trained
 from mmseg_reservoir.cls.datasets.arrays import ArrayImages
 from mmseg_reservoir.errors import ReservoirError
 

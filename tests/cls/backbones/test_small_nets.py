@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mmseg_reservoir.cls.nets import SmallConvNet, SmallViT
+from mmseg_reservoir.cls.backbones.small_nets import SmallConvNet, SmallViT
 from mmseg_reservoir.core.params import norm_affine
 from mmseg_reservoir.prompts import prompt_space
 
