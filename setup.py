@@ -39,6 +39,7 @@ setup(
     packages=find_packages(include=["mmseg_reservoir", "mmseg_reservoir.*"]),
     install_requires=read_requirements("runtime"),
     extras_require={
+        "cls": read_requirements("cls"),
         "lite": read_requirements("mmcv-lite"),
         "tests": read_requirements("tests"),
     },

@@ -33,7 +33,7 @@ def test_installed_metadata_agree_with_the_source():
     metadata = importlib.metadata.metadata("mmseg_reservoir")
     assert metadata["Version"] == mmseg_reservoir.__version__
     assert metadata["Requires-Python"] == ">=3.10"
-    assert set(metadata.get_all("Provides-Extra")) == {"lite", "tests"}
+    assert set(metadata.get_all("Provides-Extra")) == {"cls", "lite", "tests"}
 
 
 def test_mmcv_comes_only_with_the_extra_lite():

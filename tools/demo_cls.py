@@ -42,8 +42,12 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, str]:
     Args:
         only: Endings of configs, such as ``tent``; None for all.
     """
+    from mmseg_reservoir.options import choose
     from mmseg_reservoir.report.errors import PLUG_IN
 
+    known = {ending: ending for _, methods in NETS.values() for ending in methods.values()}
+    for ending in only or []:
+        choose(ending, known, "method for --only")
     runs = {}
     for net, (prefix, methods) in NETS.items():
         for name, ending in methods.items():
@@ -114,10 +118,10 @@ def main(argv: list[str] | None = None) -> int:
 
     def demo() -> None:
         start = time.monotonic()
+        configs = chosen_runs(args.only)  # first: a mistake shall not wait for the training
         print("Digits: two small networks (trained once, half a minute each) ...", flush=True)
         for net, wrong in train_nets().items():
             print(f"{net}: {wrong:.1f} % error on clean images")
-        configs = chosen_runs(args.only)
         out = args.out.resolve()
         print(f"{len(configs)} runs of {args.rounds} visits of six corruptions ...", flush=True)
         runs = run_all(configs, out, args.rounds, args.seed, args.workers)

@@ -1,7 +1,7 @@
 """Test a classifier on a recurring stream while it adapts.
 
 python tools/test_cls.py configs/cls/digits/digits_convnet_tent_reservoir.py
-python tools/test_cls.py CONFIG --seed 1 --cfg-options method.type=roid stream.type=cdc
+python tools/test_cls.py CONFIG --seed 1 --cfg-options stream.type=cdc
 """
 
 from __future__ import annotations

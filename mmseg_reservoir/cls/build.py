@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -14,7 +14,7 @@ from ..core.params import use_batch_statistics
 from ..errors import ReservoirError
 from ..methods import METHODS, AdaptationMethod, OptimizerFactory, find_method
 from ..options import choose, construct
-from ..spaces import build_space
+from ..spaces import SPACES, build_space
 from .images import ImageRange
 
 OPTIMIZERS = {
@@ -22,6 +22,8 @@ OPTIMIZERS = {
     for name, cls in vars(torch.optim).items()
     if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer)
 }
+for _no_plain_step in ("Optimizer", "LBFGS", "SparseAdam"):
+    del OPTIMIZERS[_no_plain_step]
 
 
 def build_method(
@@ -31,10 +33,13 @@ def build_method(
     params: Mapping[str, Any] | None = None,
     batch_statistics: bool | None = None,
     images: ImageRange | None = None,
+    seed: int = 0,
 ) -> AdaptationMethod:
     """The method over the selected parameters of a net; see :class:`AdaptiveClassifier`."""
     options = {"type": method} if isinstance(method, str) else dict(method)
-    name = options.pop("type")
+    name = options.pop("type", None)
+    if name is None:
+        raise ReservoirError(f"the method has no type: write dict(type=NAME, ...), got {method!r}")
     cls = find_method(name)
     if "images" not in cls.handles:
         near = f"{name}_images"
@@ -45,19 +50,36 @@ def build_method(
     if images is not None and "augment" in signature(cls).parameters:
         known = {"mean": images.mean.flatten().tolist(), "std": images.std.flatten().tolist()}
         options["augment"] = known | dict(options.get("augment") or {})
-    space = build_space(net, params or {})
+    options = _with_seed(options, cls, seed)
+    make_space = choose((params or {}).get("type", "norm_affine"), SPACES, "params.type")
+    space = build_space(net, _with_seed(params or {}, make_space, seed))
     fixed: dict[str, Any] = {"forward": partial(classify, net), "space": space}
     fixed["optimizer"] = build_optimizer(optimizer or {"type": "Adam", "lr": 1e-3})
     return construct(cls, options, "method", **fixed)
+
+
+def _with_seed(options: Mapping[str, Any], factory: Callable[..., Any], seed: int) -> dict:
+    """Options with the seed of the run, if the factory takes one and the user gave none."""
+    own = {"seed": seed} if "seed" in signature(factory).parameters else {}
+    return own | dict(options)
 
 
 def build_optimizer(optimizer: Mapping[str, Any] | OptimizerFactory) -> OptimizerFactory:
     """A maker of optimizers from ``dict(type="Adam", lr=...)``, or the one that is given."""
     if callable(optimizer):
         return optimizer
-    options = dict(optimizer)
+    options = {"type": optimizer} if isinstance(optimizer, str) else dict(optimizer)
     cls = choose(options.pop("type", "Adam"), OPTIMIZERS, "optimizer")
-    return lambda tensors: construct(cls, options, "optimizer", params=tensors)
+
+    def make(tensors: list[Tensor]) -> torch.optim.Optimizer:
+        try:
+            return construct(cls, options, "optimizer", params=tensors)
+        except ReservoirError:
+            raise
+        except (TypeError, ValueError) as error:  # of torch, about values
+            raise ReservoirError(f"optimizer {cls.__name__}: {error}") from error
+
+    return make
 
 
 def classify(net: nn.Module, images: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-CORRELATION_SLOTS = 100
+MOST_SLOTS = 100
 
 
 def split_by_dirichlet(
@@ -20,7 +20,7 @@ def correlated(
     labels: np.ndarray,
     concentration: float,
     rng: np.random.Generator,
-    slots: int = CORRELATION_SLOTS,
+    slots: int | None = None,
 ) -> np.ndarray:
     """An order in which images of a class come together (NOTE, RoTTA: Yuan et al., CVPR 2023).
 
@@ -31,10 +31,12 @@ def correlated(
         labels: The class of every image.
         concentration: RoTTA and the paper use 0.1.
         rng: Source of randomness.
-        slots: How many.
+        slots: How many; by default as many as classes, but at most 100, as in RoTTA.
     """
+    classes = np.unique(labels)
+    slots = slots or min(len(classes), MOST_SLOTS)
     pieces: list[list[np.ndarray]] = [[] for _ in range(slots)]
-    for label in np.unique(labels):
+    for label in classes:
         members = rng.permutation(np.flatnonzero(labels == label))
         sizes = split_by_dirichlet(len(members), slots, concentration, rng)
         for slot, piece in enumerate(np.split(members, np.cumsum(sizes)[:-1])):

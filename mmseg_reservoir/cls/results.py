@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import __version__
 from ..core.losses import entropy
 from ..core.pipeline import Outcome
+from ..errors import ReservoirError
 from ..report.record import installed_versions, write_results
 from .stream import StreamBatch
 
@@ -52,16 +53,21 @@ class ResultsRecord:
         }
         self._visits: dict[tuple[int, str], dict[str, Any]] = {}
         self._wrong: dict[tuple[int, str], int] = {}
-        self._current: tuple[int, str] | None = None
+        self._round: int | None = None
         self._written = time.monotonic()
 
     def add(self, batch: StreamBatch, outcome: Outcome, seconds: float) -> dict[str, Any]:
         """Note a batch; returns its visit as it is now."""
         count, domain = len(batch.labels), self.one_domain or batch.domain
+        if batch.labels.max() >= outcome.logits.shape[1]:
+            raise ReservoirError(
+                f"the model knows {outcome.logits.shape[1]} classes, but an image of {domain} is "
+                f"of class {int(batch.labels.max())} (from 0): it is for another data set"
+            )
         key = (batch.round, domain)
-        if self._current not in (None, key):
-            self._maybe_write(new_round=self._current[0] != batch.round)
-        self._current = key
+        if self._round is not None:
+            self._maybe_write(new_round=self._round != batch.round)
+        self._round = batch.round
         self.results["routes"].append(_route(batch, outcome, seconds / count))
         if key not in self._visits:
             self._wrong[key] = 0

@@ -53,7 +53,7 @@ def run(
     check_keys(config)
     seed = int((config.get("randomness") or {}).get("seed") or 0)
     torch.manual_seed(seed)
-    device = torch.device(config.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = find_device(config.get("device"))
     stream = make_stream(config, seed)
     model = make_model(config, stream.batch_size, seed, device)
     router = getattr(model.pipeline, "router", None)
@@ -72,10 +72,28 @@ def run(
     total = stream.limit if isinstance(stream, CCCStream) else len(stream)
     start = time.process_time()
     with StreamProgress(total, getattr(stream, "rounds", None), quiet) as progress:
-        for batch in stream:
-            visit = record.add(batch, *_step(model, batch, device))
-            progress.advance(visit, model.last.route.index)
+        try:
+            for batch in stream:
+                visit = record.add(batch, *_step(model, batch, device))
+                progress.advance(visit, model.last.route.index)
+        except BaseException:
+            if record.results["routes"]:
+                record.write()  # marked as incomplete
+            raise
     return record.finish(model.method.counts, time.process_time() - start)
+
+
+def find_device(name: str | None) -> torch.device:
+    """The device of that name; by default a GPU if there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ReservoirError(f"there is no device {name!r} here ({reason}): try cpu") from error
+    return device
 
 
 def check_keys(config: Options) -> None:

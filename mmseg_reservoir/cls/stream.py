@@ -177,7 +177,7 @@ class Stream(ABC):
 
 
 def check_numbers(**numbers: int) -> None:
-    """Refuse numbers below 1."""
+    """Refuse what is no whole number from 1."""
     for name, value in numbers.items():
-        if value < 1:
-            raise ReservoirError(f"{name} must be 1 or more, got {value}")
+        if not isinstance(value, int) or value < 1:
+            raise ReservoirError(f"{name} must be a whole number, 1 or more, got {value!r}")

@@ -12,6 +12,7 @@ from ..errors import ReservoirError
 from ..options import choose
 from .distance import DISTANCES
 from .losses import information_loss
+from .state import copied_to
 
 
 class Clustering(ABC):
@@ -59,7 +60,7 @@ class Clustering(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
+        """Restore :meth:`state_dict`; the centroids stay on the device that they are on."""
 
     @torch.no_grad()
     def distances(self, styles: Tensor) -> Tensor:
@@ -135,11 +136,10 @@ class GradientClustering(Clustering):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._origin = state["origin"].clone()
+        state = copied_to(state, self.source_centroid.device)
+        self._origin = state["origin"]
         self._restart(state["offsets"])
-        self._optimizer.state[self._offsets] = {
-            name: value.clone() for name, value in state["optimizer"].items()
-        }
+        self._optimizer.state[self._offsets] = state["optimizer"]
 
 
 class InformationClustering(GradientClustering):
@@ -222,8 +222,8 @@ class KMeansClustering(Clustering):
         return {"centroids": self._centroids.clone(), "counts": self._counts.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._centroids = state["centroids"].clone()
-        self._counts = state["counts"].clone()
+        self._centroids = state["centroids"].to(self._centroids, copy=True)
+        self._counts = state["counts"].to(self._counts, copy=True)
 
 
 CLUSTERINGS: dict[str, type[Clustering]] = {

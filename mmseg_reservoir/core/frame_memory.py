@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 _AHEAD = 0.75
 """Cosine of two steps that go the same way. That of random frames of one domain is near -1/2."""
@@ -126,6 +127,10 @@ class FrameMemory:
         """Restore :meth:`state_dict`."""
         self.k, self.clock = state["k"], state["clock"]
         self.source_spread = state["source_spread"]
-        self.styles = state["styles"].numpy().copy()
-        self.labels, self.times = state["labels"].numpy().copy(), state["times"].numpy().copy()
-        self.fading = state["fading"].numpy().copy()
+        self.styles, self.labels = as_array(state["styles"]), as_array(state["labels"])
+        self.times, self.fading = as_array(state["times"]), as_array(state["fading"])
+
+
+def as_array(tensor: Tensor) -> np.ndarray:
+    """A copy of a saved tensor, wherever it was loaded to."""
+    return tensor.cpu().numpy().copy()

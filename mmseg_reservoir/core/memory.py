@@ -81,7 +81,7 @@ class StyleMemory(ABC):
         return {"seen": self.seen, "rows": rows, "generator": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
+        """Restore :meth:`state_dict`; the styles stay on the device that they are on in it."""
         rows = state["rows"]
         if rows is not None and len(rows) > self.capacity:
             raise ReservoirError(
@@ -89,7 +89,7 @@ class StyleMemory(ABC):
                 f"{self.capacity}: use the same capacity M"
             )
         self.seen = state["seen"]
-        self._generator.set_state(state["generator"])
+        self._generator.set_state(state["generator"].cpu())
         self._rows, self._size = None, 0
         if rows is not None:
             self._rows, self._size = rows.new_empty(self.capacity, rows.shape[1]), len(rows)

@@ -21,7 +21,10 @@ NORM_TYPES: dict[str, type[nn.Module]] = {
 
 
 def norm_affine(
-    model: nn.Module, under: str = "", types: tuple[str, ...] = tuple(NORM_TYPES)
+    model: nn.Module,
+    under: str = "",
+    types: tuple[str, ...] = tuple(NORM_TYPES),
+    skip: tuple[str, ...] = (),
 ) -> dict[str, nn.Parameter]:
     """Select the weights and biases of normalisation layers, by module type and name prefix.
 
@@ -29,12 +32,14 @@ def norm_affine(
         model: The model to look into.
         under: Only modules below this name (``"backbone"`` for the paper's segmentation rows).
         types: Which kinds of normalisation, out of ``NORM_TYPES``.
+        skip: Leave out modules with these names and what is below them. A name may begin anywhere
+            in the model: ``"layer4"`` is also ``"backbone.layer4"``, but not ``"layer40"``.
     """
     kinds = tuple(choose(t, NORM_TYPES, "kind of normalisation") for t in types)
     selected = {
         f"{name}.{leaf}": parameter
         for name, module in modules_below(model, under).items()
-        if isinstance(module, kinds)
+        if isinstance(module, kinds) and not any(f".{s}." in f".{name}." for s in skip)
         for leaf, parameter in module.named_parameters(recurse=False)
     }
     return selected or _nothing(model, f"affine {'/'.join(types)} parameters", under)
@@ -63,7 +68,7 @@ def _nothing(model: nn.Module, what: str, under: str) -> NoReturn:
     children = ", ".join(name for name, _ in model.named_children()) or "no child modules"
     raise ReservoirError(
         f"no {what} below {under or 'the model'!r}: nothing could adapt. {type(model).__name__} "
-        f"has {children}; choose another prefix (params.under)"
+        f'has {children}; choose another prefix (params.under), or params=dict(type="all")'
     )
 
 
@@ -126,17 +131,13 @@ class ParamSpace:
         flat = [p.detach().reshape(-1) for p in self._parameters]
         self.values = torch.cat(flat).requires_grad_(True)
         self._gradient = torch.zeros_like(self.values)
-        self.values.grad = self._gradient
-        for tensor, value, gradient in zip(
-            self._parameters,
-            self.split(self.values.detach()),
-            self.split(self._gradient),
-            strict=True,
-        ):
+        self._gradients = self.split(self._gradient)
+        values = self.split(self.values.detach())
+        for tensor, value in zip(self._parameters, values, strict=True):
             tensor.data = value
             if isinstance(tensor, nn.Parameter):
                 tensor.requires_grad_(True)
-                tensor.grad = gradient  # autograd accumulates in place, so into the flat buffer
+        self.zero_grad()
 
     def __len__(self) -> int:
         """P, the number of values: those that adapt and those that are carried."""
@@ -154,11 +155,7 @@ class ParamSpace:
     @torch.no_grad()
     def load(self, vector: Tensor) -> None:
         """Copy a flat vector into the model."""
-        if self._parameters[0].data_ptr() != self.values.data_ptr():
-            raise RuntimeError(
-                "the model was moved, cast or copied after its ParamSpace was made, so its "
-                "parameters are no longer views of it: make the ParamSpace last"
-            )
+        self._check_views()
         self.values.copy_(vector)
         self.changed()
 
@@ -188,8 +185,22 @@ class ParamSpace:
 
     def zero_grad(self) -> Tensor:
         """Zero the flat gradient in place (the parameters' gradients are views of it)."""
+        self._check_views()
         self.values.grad = self._gradient
+        for tensor, gradient in zip(self._parameters, self._gradients, strict=True):
+            # Autograd accumulates in place, so into the flat buffer, unless a caller's
+            # model.zero_grad() has taken the view away.
+            if isinstance(tensor, nn.Parameter) and tensor.grad is not gradient:
+                tensor.grad = gradient
         return self._gradient.zero_()
+
+    def _check_views(self) -> None:
+        if self._parameters[0].data_ptr() != self.values.data_ptr():
+            raise ReservoirError(
+                "the model was moved, cast, copied or given to another adaptation after this one "
+                "was made, which can no longer change its parameters: do that before, and give "
+                "each its own copy of the model"
+            )
 
     @staticmethod
     def changed() -> None:

@@ -52,7 +52,11 @@ class AdaptationPipeline(ABC):
         self.predict_after = choose(
             predict, {"before": False, "after": True}, "time of the prediction"
         )
-        self.source = method.space.snapshot()
+
+    @property
+    def source(self) -> Tensor:
+        """The parameters of the source model: the method's, so that a loaded state has but one."""
+        return self.method.source
 
     @abstractmethod
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:

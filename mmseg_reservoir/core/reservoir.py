@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ReservoirError
+from .state import copied_to
 
 State = dict[str, Any]
 
@@ -72,7 +73,7 @@ class Reservoir:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
+        """Restore :meth:`state_dict`, on the device that this reservoir is on."""
         experts = state["experts"]
         if len(experts) > len(self._matrix) or experts.shape[1] != self._matrix.shape[1]:
             raise ReservoirError(
@@ -80,5 +81,5 @@ class Reservoir:
                 f"has room for {tuple(self._matrix.shape)}: use the same model, params and K_max"
             )
         self._matrix[: len(experts)] = experts
-        self._states = copy.deepcopy(state["states"])
+        self._states = copied_to(state["states"], self._matrix.device)
         self.source = state["source"].to(self._matrix)

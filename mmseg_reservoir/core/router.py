@@ -13,6 +13,7 @@ from ..errors import ReservoirError
 from ..options import choose
 from .clustering import Clustering
 from .memory import ReservoirSampling, StyleMemory
+from .state import copied_to
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ class StyleRouter(Router):
         if self.k > self.k_max:
             raise ReservoirError(f"the saved router has {self.k} centroids, K_max is {self.k_max}")
         self.tau = state["tau"]
-        self.memory.load_state_dict(state["memory"])
+        device = self.clustering.source_centroid.device
+        self.memory.load_state_dict(copied_to(state["memory"], device))
 
 
 class OracleRouter(Router):

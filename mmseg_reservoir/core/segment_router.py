@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from .frame_memory import FrameMemory
+from .frame_memory import FrameMemory, as_array
 from .router import Route, Router
 from .split import find_split
 from .style_space import StyleSpace
@@ -128,7 +128,7 @@ class SegmentRouter(Router):
         joint = prior * np.exp(likelihoods - top)
         self.posterior = joint / joint.sum()
         self._history = [*self._history, (self.posterior, likelihoods)][-self.lag :]
-        self._known = [*self._known, math.log(joint.sum()) + top][-self.lag :]
+        self._known = [*self._known, float(math.log(joint.sum()) + top)][-self.lag :]
 
     def _correct(self) -> None:
         """Relabel the newest frames by all that came after them (backward smoothing)."""
@@ -227,9 +227,8 @@ class SegmentRouter(Router):
             raise ReservoirError(f"the saved router has {k} domains, K_max is {self.k_max}")
         self.space.load_state_dict(state["space"])
         self.memory.load_state_dict(state["memory"])
-        self.posterior = state["posterior"].numpy().copy()
-        self.ages = state["ages"].numpy().copy()
-        self._history = [(a.numpy().copy(), b.numpy().copy()) for a, b in state["history"]]
+        self.posterior, self.ages = as_array(state["posterior"]), as_array(state["ages"])
+        self._history = [(as_array(a), as_array(b)) for a, b in state["history"]]
         self._known = list(state["known"])
         self.tau = state["tau"]
         self.reach, self.dimensions = state["reach"], state["dimensions"]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import choose
+from .state import copied_to
 
 _FOLDS = 5
 
@@ -169,8 +170,8 @@ class StyleSpace:
         """Restore :meth:`state_dict` of a space with the same parts."""
         for (_, chain), states in zip(self._parts, state["parts"], strict=True):
             for step, values in zip(chain, states, strict=True):
-                step.state = {name: value.clone() for name, value in values.items()}
-        self.held_out = state["held_out"].clone()
+                step.state = copied_to(values, self.held_out.device)
+        self.held_out = copied_to(state["held_out"], self.held_out.device)
 
 
 def _columns(groups: Sequence[int]) -> dict[str, tuple[Tensor | None, list[int]]]:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from ..core.params import ParamSpace
+from ..core.prompt_space import PromptSpace
+from ..errors import ReservoirError
 from ..options import choose
 
 Forward = Callable[[Tensor], Tensor]
@@ -185,9 +187,18 @@ class AdaptationMethod(ABC):
         self.load_domain_state(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is shared by all domains and changes while adapting."""
-        return {"counts": dict(self.counts)}
+        """What is shared by all domains: the counts, and the source that they all come from."""
+        return {"counts": dict(self.counts), "source": self.source.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
+        """Restore :meth:`state_dict`; the source too, as the net may have begun with another."""
+        source = state["source"]
+        if source.shape != self.source.shape:
+            raise ReservoirError(
+                f"the saved state adapts {len(source)} numbers, this method {len(self.source)}: "
+                "use the same model and params"
+            )
         self.counts = dict(state["counts"])
+        self.source.copy_(source)
+        if isinstance(self.space, PromptSpace):  # which knows the source model by its prompts
+            self.space.initial.copy_(source)

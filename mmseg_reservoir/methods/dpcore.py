@@ -24,8 +24,8 @@ class DPCore(Vpt):
     1. Weights ``w_j = softmax_j(-d(G, G_j) / temperature)`` over the elements ``(G_j, p_j)``, and
        the weighted prompt ``p = sum_j w_j p_j``.
     2. If it helps, ``d(G_S, G(p)) <= ratio d(G_S, G)``, the domain is known: one step from ``p``
-       leads to ``p'``, and every element goes a little to ``(G, p')``, by its weight:
-       ``G_j += (1 - momentum) w_j (G - G_j)``, and ``p_j`` in the same way.
+       leads to ``p'``, and every element goes to ``(G, p')``, by its weight:
+       ``G_j += alpha w_j (G - G_j)``, and ``p_j`` in the same way.
     3. Otherwise it is new: a prompt is learned from scratch, in ``first_steps`` steps, and becomes
        an element ``(G, p')``.
 
@@ -37,12 +37,10 @@ class DPCore(Vpt):
     Args:
         forward: The model, as a function from inputs to logits.
         space: The prompts.
-        optimizer: Makes the optimizer; AdamW with a learning rate of 0.1.
+        optimizer: Makes the optimizer; AdamW with a learning rate of 0.1, weight decay of 1e-5.
         temperature: Of the weights (the paper's tau).
         ratio: Threshold between known and new (the paper's rho).
-        momentum: What an element of weight 1 keeps of itself. The authors' alpha is 0.999, taken
-            here for the decay of a moving average. This could not be checked against the paper's
-            equation; if alpha is the share of the new value, set ``momentum=0.001``.
+        alpha: How far an element of weight 1 goes to the new value.
         first_steps: Steps for a new prompt.
         std_weight: Weight of the deviations in ``d`` (the paper's lambda).
         source_images: From how many source images to take their statistics.
@@ -57,7 +55,7 @@ class DPCore(Vpt):
         optimizer: OptimizerFactory,
         temperature: float = 3.0,
         ratio: float = 0.8,
-        momentum: float = 0.999,
+        alpha: float = 0.999,
         first_steps: int = 50,
         std_weight: float = 1.0,
         source_images: int = 300,
@@ -71,14 +69,14 @@ class DPCore(Vpt):
             std_weight=std_weight,
             source_images=source_images,
         )
-        if temperature <= 0 or not 0 <= momentum <= 1 or (limit is not None and limit < 1):
+        if temperature <= 0 or not 0 <= alpha <= 1 or (limit is not None and limit < 1):
             raise ReservoirError(
-                "dpcore needs a temperature above 0, a momentum in [0, 1] and a limit of at least "
-                f"1, got temperature={temperature}, momentum={momentum}, limit={limit}"
+                "dpcore needs a temperature above 0, an alpha in [0, 1] and a limit of at least "
+                f"1, got temperature={temperature}, alpha={alpha}, limit={limit}"
             )
         self.temperature = temperature
         self.ratio = ratio
-        self.momentum = momentum
+        self.alpha = alpha
         self.limit = limit
         self.counts |= {"learned": 0, "reused": 0}
 
@@ -130,5 +128,5 @@ class DPCore(Vpt):
 
     def _pull(self, name: str, value: Tensor) -> None:
         there = self.state[name]
-        share = (1 - self.momentum) * self._weights
+        share = self.alpha * self._weights
         self.state[name] = there + share.view(-1, *[1] * value.ndim) * (value - there)

@@ -79,8 +79,9 @@ class Eata(Eta):
         """The prediction, and ETA's loss with the regulariser."""
         if self.fisher_alpha > 0 and self.fisher is None:
             raise ReservoirError(
-                "EATA has no Fisher information: call prepare(source_batches) before the stream "
-                "begins, or set fisher_alpha=0, which is the method 'eta'"
+                "EATA has no Fisher information: give it source images (source=..., or "
+                "prepare(source_batches) before the stream begins), or set fisher_alpha=0, which "
+                "is the method 'eta'"
             )
         prediction, loss = super().loss(inputs)
         if loss is not None and self.fisher_alpha > 0:

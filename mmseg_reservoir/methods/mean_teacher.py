@@ -93,7 +93,7 @@ class MeanTeacher(AdaptationMethod):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
         super().load_state_dict(state)
-        self.generator.set_state(state["generator"])
+        self.generator.set_state(state["generator"].cpu())
 
 
 def as_logits(probabilities: Tensor) -> Tensor:

@@ -136,8 +136,8 @@ class Petta(Rotta):
         """As RoTTA, once the features of the source are known."""
         if self.known is None:
             raise ReservoirError(
-                "PeTTA does not know the source's features: call prepare(source_batches) before "
-                "the stream begins"
+                "PeTTA does not know the source's features: give it source images (source=..., or "
+                "prepare(source_batches) before the stream begins)"
             )
         return super().adapt(inputs)
 

@@ -91,6 +91,8 @@ class RobustNorms:
 def _replaced(model: nn.Module, rate: float) -> Iterator[tuple[str, RobustBatchNorm]]:
     norms = [(n, m) for n, m in model.named_modules() if isinstance(m, _BatchNorm)]
     for name, norm in norms:
+        _check_plain(name or "the model", norm)
+    for name, norm in norms:
         if norm.running_mean is None:
             raise ReservoirError(
                 f"robust normalisation starts from the source's running statistics, but "
@@ -101,3 +103,14 @@ def _replaced(model: nn.Module, rate: float) -> Iterator[tuple[str, RobustBatchN
         parent, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(parent), leaf, robust)
         yield name, robust
+
+
+def _check_plain(name: str, norm: _BatchNorm) -> None:
+    """Refuse a layer that does more than normalise: in its place the net would be another one."""
+    plain = (_BatchNorm.forward, nn.SyncBatchNorm.forward, RobustBatchNorm.forward)
+    if type(norm).forward not in plain:
+        raise ReservoirError(
+            f"robust normalisation cannot replace {name}: {type(norm).__name__} has a forward of "
+            "its own, such as an activation, that would be lost. Take a net with plain BatchNorm "
+            "layers, or another method"
+        )

@@ -51,7 +51,8 @@ class Vpt(AdaptationMethod):
     Args:
         forward: The model, as a function from inputs to logits.
         space: The prompts.
-        optimizer: Makes the optimizer; AdamW with a learning rate of 0.1 in DPCore.
+        optimizer: Makes the optimizer; in DPCore AdamW with a learning rate of 0.1 and a
+            weight decay of 1e-5.
         loss: ``"alignment"``, as above, or ``"entropy"``, TENT's, which needs no source images.
         first_steps: Steps on the first batch of a domain; later ones get one. By default 50 for
             the alignment, and 1 for the entropy, which nothing anchors.
@@ -140,8 +141,8 @@ class Vpt(AdaptationMethod):
         """How far statistics are from those of the source."""
         if self.source_statistics is None:
             raise ReservoirError(
-                f"{type(self).__name__.lower()} has no source statistics: call "
-                "prepare(source_batches) before the stream begins"
+                f"{type(self).__name__.lower()} has no source statistics: give it source images "
+                "(source=..., or prepare(source_batches) before the stream begins)"
             )
         return discrepancy(measured, self.source_statistics, self.std_weight)
 

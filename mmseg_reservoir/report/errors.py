@@ -75,6 +75,8 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
     )
     for axis in axes.flat[len(plain) :]:
         axis.set_axis_off()
+    for axis in axes.flat[len(plain) - columns : len(plain)]:  # nothing is drawn below them
+        axis.tick_params(labelbottom=True)
     for axis, name in zip(axes.flat, plain, strict=False):
         for label, run, colour in (("plain", name, "C3"), ("reservoir", name + PLUG_IN, "C0")):
             if run in runs:

@@ -80,6 +80,7 @@ def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
         others = [o for r, o in zip(firsts, flat, strict=True) if _stem(r) == stem]
         keys = sorted({key for o in others for key in o})
         differing = [k for k in keys if any(o.get(k) != options.get(k) for o in others)]
+        differing.sort(key=lambda k: not k.endswith("type"))  # what says most comes first
         shown = [f"{key}={options.get(key)}" for key in differing[:3]]
         shown += ["..."] if len(differing) > len(shown) else []
         names.append(f"{stem} ({', '.join(shown)})" if shown else stem)

@@ -2,6 +2,7 @@ import io
 
 import pytest
 import torch
+from small_vit import make_vit
 from torch import nn
 
 from mmseg_reservoir.cls import AdaptiveClassifier
@@ -74,6 +75,23 @@ def test_augmentations_know_how_the_images_were_normalised():
     assert augment.mean.flatten().tolist() == pytest.approx([0.1])
     assert augment.std.flatten().tolist() == pytest.approx(IMAGENET[1])
     assert augment.noise == 0.2
+
+
+@new_methods
+def test_the_seed_is_that_of_the_run_unless_the_method_has_its_own(name):
+    assert adaptive(name, seed=5).method.generator.initial_seed() == 5
+    own = AdaptiveClassifier(make_net(), {"type": name, **OPTIONS[name], "seed": 2}, seed=5)
+    assert own.method.generator.initial_seed() == 2
+
+
+def test_prompts_have_the_seed_of_the_run_unless_they_have_their_own():
+    def prompts(run, **own):
+        params = {"type": "prompt", **own}
+        return build_method(make_vit(), "tent", params=params, seed=run).source
+
+    assert torch.equal(prompts(5), prompts(0, seed=5))
+    assert torch.equal(prompts(5, seed=2), prompts(2))
+    assert not torch.equal(prompts(5), prompts(2))
 
 
 @new_methods

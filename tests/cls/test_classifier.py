@@ -1,3 +1,4 @@
+import copy
 import doctest
 import io
 import subprocess
@@ -5,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from elsewhere import sent
 from torch import nn
 
 from mmseg_reservoir.cls import AdaptiveClassifier, classifier
@@ -65,6 +67,21 @@ def test_labels_beside_the_images_are_ignored_and_small_batches_left_out():
     assert other.last.k == 1
 
 
+def test_the_source_is_read_until_there_are_batches_enough():
+    images = torch.utils.data.TensorDataset(torch.cat(SOURCE))
+    loader = torch.utils.data.DataLoader(images, batch_size=8, shuffle=True)
+    torch.manual_seed(0)
+    few = adaptive(reservoir=SEEDED, source=loader).calibration.styles
+    many = adaptive(reservoir=SEEDED | {"calibration": {"batches": 20}}, source=loader)
+    assert len(few) == 6
+    assert len(many.calibration.styles) == 20
+    assert len(torch.unique(many.calibration.styles, dim=0)) == 20
+    with pytest.raises(ReservoirError, match=r"asks for 20 source batches.* the same 6 in every"):
+        adaptive(reservoir=SEEDED | {"calibration": {"batches": 20}}, source=SOURCE)
+    enough = adaptive(reservoir=SEEDED | {"calibration": {"batches": 4}}, source=SOURCE)
+    assert len(enough.calibration.styles) == 4
+
+
 @pytest.mark.parametrize("method", ["tent", "eata", "sar"])
 @pytest.mark.parametrize("reservoir", [None, SEEDED])
 def test_state_goes_through_a_file_without_source_images(method, reservoir):
@@ -98,6 +115,41 @@ def test_frozen_it_routes_and_learns_nothing():
     assert torch.equal(model(STREAM[-1]), first[-1])
     model.freeze(False)(DARK[0])
     assert not torch.equal(model.pipeline.reservoir.experts, experts)
+
+
+def test_without_gradients_it_makes_its_own_but_inference_mode_forbids_them():
+    one, other = (adaptive(reservoir=SEEDED, source=SOURCE) for _ in range(2))
+    for images in STREAM:
+        with torch.no_grad():
+            logits = other(images)
+        assert torch.equal(logits, one(images))
+    assert other.method.counts["updates"] == len(STREAM)
+    with torch.inference_mode(), pytest.raises(ReservoirError, match=r"use torch.no_grad\(\) or"):
+        other(DARK[0])
+
+
+def test_frozen_it_works_in_inference_mode():
+    one, other = (adaptive(reservoir=SEEDED, source=SOURCE) for _ in range(2))
+    for model in (one, other):
+        for images in STREAM:
+            model(images)
+        model.freeze()
+    for images in STREAM:
+        with torch.inference_mode():
+            logits = other(images * 1.0)
+        assert torch.equal(logits, one(images))
+    assert torch.equal(other.freeze(False)(DARK[0]), one.freeze(False)(DARK[0]))
+
+
+def test_a_state_from_another_device():
+    model, other = adaptive(reservoir=SEEDED, source=SOURCE), adaptive(reservoir=SEEDED)
+    for images in STREAM:
+        model(images)
+    other.net.load_state_dict(model.net.state_dict())
+    other.set_extra_state(sent(model.get_extra_state()))
+    assert torch.equal(other.calibration.styles, model.calibration.styles)
+    for images in STREAM:
+        assert torch.equal(other(images), model(images))
 
 
 def test_images_may_be_normalised_already():
@@ -175,6 +227,90 @@ def test_wrong_batches_are_explained():
         model(DARK[0][:, :1])
     with pytest.raises(ReservoirError, match=r"must return logits \(N, C\), got \(8, 8, 14, 14\)"):
         AdaptiveClassifier(make_net()[:3])(DARK[0])
+
+
+@pytest.mark.parametrize("batch", [[DARK[0]], DARK[0][0], DARK[0][:0], DARK[0].numpy()])
+def test_what_is_no_batch_of_images(batch):
+    for model in (adaptive(), adaptive(reservoir=SEEDED, source=SOURCE)):
+        with pytest.raises(ReservoirError, match=r"must be a tensor \(N, 3, H, W\), got"):
+            model(batch)
+
+
+def test_a_preset_may_be_given_by_its_name():
+    model = adaptive(reservoir="paper", source=SOURCE)
+    same = adaptive(reservoir=dict(preset="paper"), source=SOURCE)
+    assert model._reservoir == same._reservoir
+    with pytest.raises(ReservoirError, match="options or a preset's name, got True"):
+        adaptive(reservoir=True, source=SOURCE)
+
+
+@pytest.mark.parametrize("reservoir", [None, SEEDED])
+def test_it_is_neither_moved_nor_cast_nor_copied(reservoir):
+    model = adaptive(reservoir=reservoir, source=SOURCE)
+    assert model.to("cpu") is model
+    assert model.float() is model
+    before = model.method.space.snapshot()
+    model(DARK[0])
+    assert not torch.equal(model.method.space.values, before)
+    with pytest.raises(ReservoirError, match="cannot be moved or cast: do that with the net"):
+        model.double()
+    model(DARK[1])  # nothing has changed
+    with pytest.raises(ReservoirError, match="cannot be moved or cast"):
+        model.to("meta")
+    model.net.double()
+    with pytest.raises(ReservoirError, match="was moved, cast, copied"):
+        model(DARK[1])
+
+
+def test_a_net_adapts_once():
+    net = make_net()
+    untouched = copy.deepcopy(net)
+    AdaptiveClassifier(net)(DARK[0])
+    for again in (net, copy.deepcopy(net)):
+        with pytest.raises(ReservoirError, match=r"adapts already.*copy.deepcopy of it"):
+            AdaptiveClassifier(again)
+    AdaptiveClassifier(untouched)(DARK[0])
+
+
+def test_other_sizes_than_the_sources_are_reported_once(caplog):
+    model = adaptive(reservoir=SEEDED, source=SOURCE)
+    for images in DARK:
+        model(images[:4])
+    assert model.last.k == 1
+    assert caplog.text.count("has 4 images, those of the source have 8") == 1
+    assert "smaller ones open no domain" in caplog.text
+    caplog.clear()
+    adaptive(reservoir=SEEDED, source=SOURCE)(DARK[0])
+    assert "images, those of" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (dict(method="eata", reservoir=SEEDED), "another method"),
+        (dict(optimizer=dict(type="SGD", lr=0.1), reservoir=SEEDED), "another optimizer"),
+        (dict(reservoir=None), "another router"),
+        (dict(reservoir=dict(style=dict(weights="seeded", statistic="mean"))), "another style"),
+    ],
+)
+def test_a_state_of_something_else_is_refused(other, message):
+    saved = adaptive(reservoir=SEEDED, source=SOURCE).state_dict()
+    with pytest.raises(ReservoirError, match=f"the state is of {message}"):
+        adaptive(**other).load_state_dict(saved)
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "published_code", "stream"])
+def test_the_state_of_every_preset_loads_safely(preset):
+    options = dict(preset=preset, style=dict(weights="seeded"))
+    model = adaptive(reservoir=options, source=[*SOURCE, *batches(5, 30)])
+    for images in STREAM:
+        model(images)
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    other = adaptive(reservoir=options, source=[*SOURCE, *batches(5, 30)])
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(model(STREAM[0]), other(STREAM[0]))
 
 
 def test_importing_it_needs_no_mm_package():

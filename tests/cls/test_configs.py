@@ -92,12 +92,16 @@ def test_hyper_parameters_are_the_papers(path):
     *setting, batch_size = SETTINGS[plain.rpartition("_")[0]]
     found = (cfg.optimizer.type, cfg.optimizer.lr)
     assert found == EXCEPTIONS.get(plain, tuple(setting))
+    if cfg.optimizer.type == "SGD":  # as in the published code
+        assert cfg.optimizer.momentum == 0.9
+        assert cfg.optimizer.get("nesterov", False) == (not plain.endswith("_sar"))
     assert cfg.stream.batch_size == batch_size
     assert cfg.source.num_images == 2000
     if cfg.get("reservoir"):
         assert cfg.reservoir.k_max == 16
         assert cfg.reservoir.memory.capacity == 1024
         assert cfg.reservoir.clustering.lr == 1e-4
+        assert cfg.reservoir.calibration.batches == 1000
         assert cfg.method == Config.fromfile(path.with_name(f"{plain}.py")).method
 
 

@@ -48,6 +48,13 @@ def test_correlation_brings_classes_together():
     assert np.array_equal(order, correlated(labels, 0.1, rng()))
 
 
+def test_a_class_has_as_many_slots_as_there_are_classes():
+    labels = np.repeat(np.arange(10), 1000)
+    runs = np.mean(stays(labels[correlated(labels, 0.1, rng())]))
+    assert runs > 100  # 10,000 images, at most 100 stays
+    assert runs > 3 * np.mean(stays(labels[correlated(labels, 0.1, rng(), slots=100)]))
+
+
 def test_turns_use_every_batch_once():
     batches = [5, 3, 8]
     for turns in (uniform_turns(batches, rng()), dirichlet_turns(batches, rng())):

@@ -1,11 +1,14 @@
 import json
 
+import pytest
 import torch
 
+from mmseg_reservoir.cls import results
 from mmseg_reservoir.cls.results import ResultsRecord
 from mmseg_reservoir.cls.stream import StreamBatch
 from mmseg_reservoir.core.pipeline import Outcome
 from mmseg_reservoir.core.router import Route
+from mmseg_reservoir.errors import ReservoirError
 
 
 def step(record, domain, round, right, count=4, k=1):
@@ -54,3 +57,20 @@ def test_endless_changes_are_one_domain_and_broken_logits_are_no_number(tmp_path
     batch = StreamBatch(torch.zeros(2, 3, 2, 2), torch.zeros(2).long(), "fog", 1, 2)
     record.add(batch, Outcome(logits, Route(0, torch.ones(1), False), 1), 0.1)
     assert record.results["routes"][-1]["entropy"] is None
+
+
+def test_a_model_with_too_few_classes_is_noticed(tmp_path):
+    record = ResultsRecord({}, tmp_path)
+    batch = StreamBatch(torch.zeros(2, 3, 2, 2), torch.tensor([0, 6]), "sketch", 1, 0)
+    outcome = Outcome(torch.zeros(2, 3), Route(0, torch.ones(1), False), 1)
+    with pytest.raises(ReservoirError, match=r"knows 3 classes, .* sketch is of class 6"):
+        record.add(batch, outcome, 0.1)
+
+
+def test_a_long_visit_is_on_disk_before_it_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "INTERVAL", -1.0)  # it has always passed
+    record = ResultsRecord({}, tmp_path, one_domain="CCC")
+    for batch in range(3):
+        step(record, "fog", 1, right=4)
+        routes = json.loads((tmp_path / "results.json").read_text())["routes"] if batch else []
+        assert len(routes) == batch  # all but the newest

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from mmseg_reservoir.cls.run import LazySource, run
+from mmseg_reservoir.cls.stream import Stream
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.runs import group_key, read_runs
 from mmseg_reservoir.report.summary import summarize
@@ -122,9 +123,9 @@ def test_batches_of_a_visit_need_not_be_neighbours(tmp_path, turns):
         ({"data": {"type": "digit"}}, r"unknown data set 'digit' \(did you mean 'digits'\?\)"),
         ({"model": {"type": "digits_convnet"}}, "has no weights"),
         ({"stream": {"type": "csb"}}, "unknown stream 'csb'"),
-        ({"stream": {"rounds": 0}}, "rounds must be 1 or more"),
+        ({"stream": {"rounds": 0}}, "rounds must be a whole number, 1 or more"),
         ({"method": "cotta"}, "use 'cotta_images'"),
-        ({"method": "eata"}, "prepare"),
+        ({"method": "eata"}, "give it source images"),
         ({"reservoir": SEEDED}, "knows no source images"),
         ({"reservoir": SEEDED, "source": {"type": "cifar"}}, "unknown source 'cifar'"),
         ({"optimizer": {"type": "Adm"}}, "unknown optimizer 'Adm'"),
@@ -134,6 +135,22 @@ def test_mistakes_are_named(tmp_path, changes, message):
     with pytest.raises(ReservoirError, match=message):
         run(config(**changes), tmp_path, quiet=True)
     assert not (tmp_path / "results.json").exists()
+
+
+def test_what_was_measured_before_an_error_is_kept(tmp_path, monkeypatch):
+    read = Stream._read
+
+    def broken(self, index, step):
+        if index == 3:
+            raise ReservoirError("a broken file")
+        return read(self, index, step)
+
+    monkeypatch.setattr(Stream, "_read", broken)
+    with pytest.raises(ReservoirError, match="a broken file"):
+        run(config(), tmp_path, quiet=True)
+    stored = json.loads((tmp_path / "results.json").read_text())
+    assert stored["complete"] is False
+    assert [route["batch"] for route in stored["routes"]] == [0, 1, 2]
 
 
 def test_source_is_not_looked_for_until_it_is_needed(tmp_path):

@@ -83,7 +83,7 @@ def test_a_gradual_stream_needs_severities():
         (dict(type="csc", turns="uniform"), "stream has no option 'turns'"),
         (dict(type="cdc", turns="random"), "turns must be dirichlet or uniform, got 'random'"),
         (dict(type="cdc", concentration=0), "concentration must be above 0"),
-        (dict(type="cdc", slots=0), "slots must be 1 or more"),
+        (dict(type="cdc", slots=0), "slots must be a whole number, 1 or more"),
         (dict(type="ccc"), "'ccc' does not go with Small"),
     ],
 )
@@ -93,5 +93,5 @@ def test_wrong_options(options, message):
 
 
 def test_ccc_options_are_checked():
-    with pytest.raises(ReservoirError, match="limit must be 1 or more"):
+    with pytest.raises(ReservoirError, match="limit must be a whole number, 1 or more"):
         CCCStream(None, limit=0)

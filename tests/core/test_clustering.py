@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from elsewhere import sent
 
 from mmseg_reservoir.core.clustering import CLUSTERINGS, InformationClustering
 from mmseg_reservoir.errors import ReservoirError
@@ -20,15 +21,16 @@ def test_first_centroid_is_the_sources_and_new_ones_stand_at_their_style(kind):
     torch.testing.assert_close(clustering.assign(style[None])[0].argmax(), torch.tensor(1))
 
 
+@pytest.mark.parametrize("send", [dict, sent])
 @pytest.mark.parametrize("kind", CLUSTERINGS)
-def test_state_round_trip_continues_identically(kind):
+def test_state_round_trip_continues_identically(kind, send):
     torch.manual_seed(0)
     styles = torch.randn(20, D) * 3
     one, other = CLUSTERINGS[kind](SOURCE), CLUSTERINGS[kind](torch.zeros(D))
     one.open(styles[0])
     for s in styles[:10]:
         one.move(styles[:10], s)
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(send(one.state_dict()))
     for s in styles[10:]:
         one.move(styles, s)
         other.move(styles, s)

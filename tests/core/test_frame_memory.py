@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from elsewhere import sent
 
 from mmseg_reservoir.core.frame_memory import FrameMemory
 
@@ -61,3 +62,15 @@ def test_a_fade_is_seen_while_it_lasts_and_forgotten_when_it_ends():
     assert memory.fading.tolist() == [False, True, True]
     memory.add(np.array([1.0, 0.0]), 1)
     assert memory.fading.tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("send", [dict, sent])
+def test_state_round_trip(send):
+    memory = make_memory([1, 1, 2], np.array([[0.0], [2.0], [9.0]]))
+    other = FrameMemory(1, 1.0)
+    other.load_state_dict(send(memory.state_dict()))
+    for one in (memory, other):
+        one.add(np.array([9.5]), 2)
+    assert other.labels.tolist() == memory.labels.tolist() == [1, 1, 2, 2]
+    assert other.fading.tolist() == memory.fading.tolist()
+    np.testing.assert_array_equal(other.means(), memory.means())

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from elsewhere import sent
 
 from mmseg_reservoir.core.memory import MEMORIES, PublishedReservoirSampling, ReservoirSampling
 from mmseg_reservoir.errors import ReservoirError
@@ -90,3 +91,11 @@ def test_mistakes_are_explained():
     fill(large, range(5))
     with pytest.raises(ReservoirError, match="holds 5 styles, this one has room for 4"):
         ReservoirSampling(4).load_state_dict(large.state_dict())
+
+
+def test_the_generator_stays_on_the_cpu():
+    one, other = ReservoirSampling(4, seed=1), ReservoirSampling(4, seed=2)
+    fill(one, range(10))
+    state = one.state_dict()
+    other.load_state_dict(state | {"generator": sent(state["generator"])})
+    assert fill(one, range(10, 40)) == fill(other, range(10, 40))

@@ -38,6 +38,13 @@ def test_selects_by_type_and_prefix_and_freezes_the_rest():
     assert [n for n, p in model.named_parameters() if p.requires_grad] == space.names
 
 
+def test_modules_can_be_left_out_by_whole_names():
+    wrapped = nn.ModuleDict({"net": Model()})
+    left = norm_affine(wrapped, skip=("backbone", "head.0"))
+    assert list(left) == ["net.backbone2.weight", "net.backbone2.bias"]
+    assert len(norm_affine(wrapped, skip=("back", "ea", "1.weight"))) == 6
+
+
 def test_nothing_to_adapt_is_an_error_that_names_the_children():
     with pytest.raises(ReservoirError, match=r"below 'encoder'.*backbone, backbone2, head"):
         norm_affine(Model(), under="encoder")
@@ -85,8 +92,30 @@ def test_moving_the_model_afterwards_is_reported():
     model = Model()
     space = ParamSpace(model, norm_affine(model))
     model.double()
-    with pytest.raises(RuntimeError, match="make the ParamSpace last"):
-        space.load(space.snapshot())
+    for use in (lambda: space.load(space.snapshot()), space.zero_grad):
+        with pytest.raises(ReservoirError, match=r"moved, cast, copied .* do that before"):
+            use()
+
+
+def test_a_model_can_belong_to_one_space_only():
+    model = Model()
+    first = ParamSpace(model, norm_affine(model))
+    second = ParamSpace(model, norm_affine(model))
+    second.zero_grad()
+    with pytest.raises(ReservoirError, match="given to another adaptation"):
+        first.zero_grad()
+
+
+def test_gradients_that_a_caller_took_away_come_back():
+    model, x = Model(), torch.randn(5, 4)
+    space = ParamSpace(model, norm_affine(model))
+    model(x).square().sum().backward()
+    expected = space.values.grad.clone()
+    model.zero_grad()  # sets them to None
+    space.zero_grad()
+    model(x).square().sum().backward()
+    assert expected.abs().sum() > 0
+    assert torch.equal(space.values.grad, expected)
 
 
 def test_mixed_dtypes_are_an_error():

@@ -38,3 +38,16 @@ def test_state_round_trip_is_a_copy():
     assert other.source.tolist() == [0, 0, 0]
     with pytest.raises(ReservoirError, match=r"\(2, 3\).*room for \(1, 3\)"):
         Reservoir(torch.zeros(3), {}, k_max=1).load_state_dict(state)
+
+
+def test_the_state_of_another_device_comes_to_this_one():
+    momentum = {"step": torch.tensor(2.0), "exp_avg": torch.ones(3)}
+    one = Reservoir(torch.zeros(3), {"optimizer": momentum, "bank": [torch.ones(2)]}, k_max=4)
+    one.add(torch.ones(3), {"optimizer": momentum, "bank": []})
+    other = Reservoir(torch.zeros(3, device="meta"), {}, k_max=4)
+    other.load_state_dict(one.state_dict())
+    parameters, state = other.checkout(0)
+    for tensor in (parameters, other.source, state["optimizer"]["exp_avg"], state["bank"][0]):
+        assert tensor.device.type == "meta"
+    assert state["optimizer"]["step"].device.type == "cpu"
+    assert other.checkout(1)[1]["optimizer"] is state["optimizer"]

@@ -1,6 +1,7 @@
 import pytest
 import small_net
 import torch
+from elsewhere import sent
 
 from mmseg_reservoir.core.memory import NoMemory, ReservoirSampling
 from mmseg_reservoir.core.router import OracleRouter
@@ -99,14 +100,15 @@ def test_learning_from_the_memory_alone_needs_the_style_to_be_remembered_first()
     assert nothing.memory.styles is None
 
 
-def test_state_round_trip_continues_identically():
+@pytest.mark.parametrize("send", [dict, sent])
+def test_state_round_trip_continues_identically(send):
     torch.manual_seed(0)
     first, then = torch.randn(30, D) * 5, torch.randn(30, D) * 5
     one = make_router(memory=ReservoirSampling(8, seed=3), lr=0.01)
     for s in first:
         one.route(s)
     other = make_router(memory=ReservoirSampling(8, seed=4), lr=0.01, tau=99.0)
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(send(one.state_dict()))
     for s in then:
         a, b = one.route(s), other.route(s)
         assert (a.index, a.is_new) == (b.index, b.is_new)

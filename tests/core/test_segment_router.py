@@ -1,5 +1,6 @@
 import pytest
 import torch
+from elsewhere import sent
 
 from mmseg_reservoir.core.segment_router import SegmentRouter
 from mmseg_reservoir.core.style_space import StyleSpace
@@ -91,10 +92,11 @@ def test_never_beyond_k_max_nor_when_told_not_to():
     assert float(routes[-1].weights.sum()) == pytest.approx(1)
 
 
-def test_state_round_trip_continues_identically():
+@pytest.mark.parametrize("send", [dict, sent])
+def test_state_round_trip_continues_identically(send):
     one, other = make_router(), make_router()
     follow(one, [*draw(9, at=0, seed=1), *draw(6, at=1, seed=2)])
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(send(one.state_dict()))
     for style in [*draw(9, at=2, seed=3), *draw(5, at=0, seed=4)]:
         a, b = one.route(style), other.route(style)
         assert (a.index, a.is_new) == (b.index, b.is_new)

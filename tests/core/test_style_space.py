@@ -1,5 +1,6 @@
 import pytest
 import torch
+from elsewhere import sent
 
 from mmseg_reservoir.core import StyleEncoder
 from mmseg_reservoir.core.style_space import StyleSpace
@@ -73,10 +74,11 @@ def test_encoder_tells_its_blocks():
     assert len(both(torch.rand(1, 3, 16, 16))) == sum(both.groups)
 
 
-def test_state_round_trip():
+@pytest.mark.parametrize("send", [dict, sent])
+def test_state_round_trip(send):
     parts = {"all": ["standardise", "whiten", "squash"]}
     one, other = StyleSpace(make_styles(seed=1), parts), StyleSpace(make_styles(seed=2), parts)
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(send(one.state_dict()))
     style = make_styles(1, seed=3)[0]
     assert torch.equal(one(style), other(style))
     assert torch.equal(one.held_out, other.held_out)

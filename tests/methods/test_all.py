@@ -10,10 +10,17 @@ from functools import partial
 
 import pytest
 import torch
+from elsewhere import sent
 from small_net import make_method, make_router
 from small_vit import prompt_method
 
-from mmseg_reservoir.core import OracleRouter, ReservoirPipeline, SingleModelPipeline, StyleEncoder
+from mmseg_reservoir.core import (
+    OracleRouter,
+    ParamSpace,
+    ReservoirPipeline,
+    SingleModelPipeline,
+    StyleEncoder,
+)
 from mmseg_reservoir.methods import METHODS, find_method
 
 # An untrained net is sure of nothing: let the filters pass it. The stream is no [0, 1] images, and
@@ -23,7 +30,7 @@ OPTIONS = {
     "becotta": dict(margin=2.0, confidence=0.0),
     "cola": dict(margin=2.0, d_margin=2.0),
     "cotta_images": dict(views=2, momentum=0.5, restore=0.2, augment=NO_CLIP),
-    "dpcore": dict(first_steps=3, momentum=0.5),
+    "dpcore": dict(first_steps=3, alpha=0.5),
     "eta": dict(margin=2.0, d_margin=2.0),
     "eata": dict(margin=2.0, d_margin=2.0),
     "petta": dict(capacity=16, update_every=4, alpha_0=0.5, augment=NO_CLIP),
@@ -111,6 +118,37 @@ def test_resumes_from_a_file_as_if_nothing_had_happened(make, stream, name, kind
     rest = stream[5:] + stream
     assert torch.equal(predictions(other, rest), predictions(one, rest))
     assert other.method.counts == one.method.counts
+
+
+@every_method
+@both_pipelines
+def test_resumes_from_a_state_that_was_loaded_to_another_device(make, stream, name, kind):
+    one, other = make(name, kind), make(name, kind, prepare=False)
+    predictions(one, stream[:5])
+    other.load_state_dict(sent(one.state_dict()))
+    assert torch.equal(predictions(other, stream), predictions(one, stream))
+
+
+@every_method
+@both_pipelines
+def test_resumes_around_a_net_that_began_with_other_values(make, stream, monkeypatch, name, kind):
+    one = make(name, kind)
+    predictions(one, stream[:5])
+    begin = ParamSpace.__init__
+
+    def begin_elsewhere(self, model, selected):
+        for parameter in selected.values():
+            parameter.data += 1
+        begin(self, model, selected)
+
+    monkeypatch.setattr(ParamSpace, "__init__", begin_elsewhere)
+    other = make(name, kind, prepare=False)
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(other.predict_source(stream[0]), one.predict_source(stream[0]))
+    assert torch.equal(predictions(other, stream), predictions(one, stream))
+    for pipeline in (one, other):
+        pipeline.method.reset()
+    assert torch.equal(other.method.predict(stream[0]), one.method.predict(stream[0]))
 
 
 @every_method

@@ -1,13 +1,16 @@
 import logging
+from functools import partial
 
 import pytest
 import torch
 from small_net import make_method, make_router
+from small_vit import make_vit
 from torch.nn.functional import cross_entropy
 
 from mmseg_reservoir.core import ReservoirPipeline, StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import METHODS, AdaptationMethod, Tent, find_method, register_method
+from mmseg_reservoir.prompts import prompt_space
 
 
 @pytest.fixture
@@ -102,3 +105,24 @@ def test_registry_lists_what_it_knows():
         @register_method("tent")
         class Other(Tent):
             pass
+
+
+def make_prompts(seed, count=3):
+    net = make_vit()
+    space = prompt_space(net, count=count, seed=seed)
+    return Tent(net, space, partial(torch.optim.SGD, lr=0.1))
+
+
+def test_a_loaded_source_is_the_one_that_prompts_know(stream):
+    one, other = make_prompts(seed=0), make_prompts(seed=1)
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(other.source, one.source)
+    with one.space.hidden():
+        expected = one.predict(stream[0])
+    with other.space.at(other.source):  # stands for a model without prompts
+        assert torch.equal(other.predict(stream[0]), expected)
+
+
+def test_a_state_of_other_parameters_is_refused():
+    with pytest.raises(ReservoirError, match="adapts 36 numbers, this method 24: use the same"):
+        make_prompts(0, count=2).load_state_dict(make_prompts(0).state_dict())

@@ -45,7 +45,7 @@ def test_equals_plain_lines(images, dtype):
     space = prompt_space(torch_net, count=3)
     optimizer = partial(torch.optim.SGD, lr=0.3, momentum=0.9)
     method = DPCore(
-        torch_net, space, optimizer, temperature=2.0, ratio=0.9, momentum=0.7, first_steps=6
+        torch_net, space, optimizer, temperature=2.0, ratio=0.9, alpha=0.3, first_steps=6
     )
     method.prepare(images[:1])
     initial = space.snapshot()
@@ -106,7 +106,7 @@ def test_equals_plain_lines(images, dtype):
 def test_elements_are_mixed_and_moved_by_their_weights(images, dtype):
     images = [x.to(dtype) for x in images]
     method = prompt_method(
-        DPCore, dtype=dtype, ratio=NEVER, first_steps=4, temperature=0.5, momentum=0.6
+        DPCore, dtype=dtype, ratio=NEVER, first_steps=4, temperature=0.5, alpha=0.4
     )
     method.prepare(images[:1])
     for x in images[1:4]:
@@ -143,8 +143,8 @@ def test_every_new_prompt_begins_at_the_same_place(images):
     assert one.counts["steps"] == 3 * 4
 
 
-def test_without_momentum_an_element_becomes_what_was_learned_last(images):
-    method = make(images, ratio=ALWAYS, momentum=0.0)
+def test_with_an_alpha_of_one_an_element_becomes_what_was_learned_last(images):
+    method = make(images, ratio=ALWAYS, alpha=1.0)
     for x in images[1:4]:
         method.adapt(x)  # one element of weight 1, which keeps nothing of itself
     assert len(method.state["prompts"]) == 1
@@ -190,6 +190,6 @@ def test_a_broken_batch_adds_nothing(images):
 def test_mistakes_are_explained(images):
     with pytest.raises(ReservoirError, match="dpcore has no source statistics"):
         prompt_method(DPCore).adapt(images[0])
-    for options in (dict(temperature=0), dict(momentum=1.5), dict(limit=0)):
+    for options in (dict(temperature=0), dict(alpha=1.5), dict(limit=0)):
         with pytest.raises(ReservoirError, match="dpcore needs a temperature above 0"):
             prompt_method(DPCore, **options)

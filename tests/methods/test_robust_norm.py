@@ -101,3 +101,26 @@ def test_batch_statistics_leave_nothing_to_start_from():
     use_batch_statistics(net)
     with pytest.raises(ReservoirError, match=r"but 4 keeps none: build .* batch_statistics=False"):
         RobustNorms(ParamSpace(net, norm_affine(net)), 0.5)
+
+
+class NormWithActivation(nn.BatchNorm2d):
+    """As timm's BatchNormAct2d."""
+
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+def test_a_layer_that_does_more_than_normalise_is_refused():
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.Sequential(NormWithActivation(3)))
+    space = ParamSpace(net, norm_affine(net))
+    with pytest.raises(ReservoirError, match=r"cannot replace 1\.0: NormWithActivation has a forw"):
+        RobustNorms(space, 0.5)
+    assert type(net[0]) is nn.BatchNorm2d  # and the net is as it was
+
+
+def test_plain_layers_are_replaced_also_a_second_time():
+    net = nn.Sequential(
+        nn.BatchNorm1d(3), nn.SyncBatchNorm(3), type("Own", (nn.BatchNorm3d,), {})(3)
+    )
+    for _ in range(2):
+        assert len(RobustNorms(ParamSpace(net, norm_affine(net)), 0.5).layers) == 3

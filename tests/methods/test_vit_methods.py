@@ -29,7 +29,7 @@ def cola(dtype):
 MAKERS = {
     "vpt": lambda dtype: prompt_method(Vpt, dtype=dtype, first_steps=3),
     "vpt-entropy": lambda dtype: prompt_method(Vpt, dtype=dtype, loss="entropy"),
-    "dpcore": lambda dtype: prompt_method(DPCore, dtype=dtype, first_steps=3, momentum=0.5),
+    "dpcore": lambda dtype: prompt_method(DPCore, dtype=dtype, first_steps=3, alpha=0.5),
     "cola": cola,
 }
 every_method = pytest.mark.parametrize("name", sorted(MAKERS))

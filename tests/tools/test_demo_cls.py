@@ -29,6 +29,14 @@ def test_every_method_for_images_takes_part():
     assert used == {name for name, cls in ours.items() if "images" in cls.handles}
 
 
+def test_an_unknown_method_is_an_error_before_anything_is_trained(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo_cls, "train_nets", lambda: pytest.fail("it trained"))
+    assert demo_cls.main(["--only", "tent", "nonsense", f"--out={tmp_path}"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: unknown method for --only 'nonsense'; valid: cola, cotta, dpco")
+    assert len(error.splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_it_shows_a_collapse_and_what_the_reservoir_does_about_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

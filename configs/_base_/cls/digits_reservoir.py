@@ -3,5 +3,6 @@
 reservoir = dict(
     preset="default",
     k_max=16,
+    calibration=dict(batches=100),
     style=dict(weights="auto", taps="shallow", size=(16, 16)),
 )

@@ -3,10 +3,9 @@
 data = dict(
     type="domainnet126", root="data/DomainNet-126", domains=["clipart", "painting", "sketch"]
 )
-model = dict(
-    type="timm", name="resnet50.tv_in1k", classes=126, checkpoint="checkpoints/domainnet126_real.pt"
-)
-optimizer = dict(type="SGD", lr=2.5e-4, momentum=0.9)  # the momentum is not in the paper: TENT's
+model = dict(type="resnet50_adacontrast", checkpoint="checkpoints/best_real_2020.pth")
+# Momentum and Nesterov as in the published code.
+optimizer = dict(type="SGD", lr=2.5e-4, momentum=0.9, nesterov=True)
 stream = dict(type="csc", rounds=20, batch_size=128)
 # Clean images: for tau, for EATA's Fisher information, for prompts.
-source = dict(type="image_folder", root="data/DomainNet-126/real", num_images=2000)
+source = dict(type="domainnet126", root="data/DomainNet-126", domain="real", num_images=2000)

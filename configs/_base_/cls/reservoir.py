@@ -5,6 +5,7 @@ reservoir = dict(
     # VGG-19: "torchvision" downloads its file, a path uses a copy, "seeded" random filters, "auto"
     # what tools/get_style_weights.py has stored, else seeded.
     style=dict(weights="torchvision", taps="shallow"),
+    calibration=dict(batches=1000),  # source batches for tau, drawn anew until there are so many
     memory=dict(type="reservoir", capacity=1024),
     clustering=dict(type="information", lr=1e-4),
 )

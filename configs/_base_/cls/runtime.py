@@ -1,5 +1,5 @@
 # What every test of a classifier shares.
-method = dict(type="tent")  # another one: --cfg-options method.type=roid
+method = dict(type="tent")
 params = dict(type="norm_affine")  # what adapts; dict(type="prompt", count=8) for vpt and dpcore
 # `reservoir = dict(...)` (see reservoir.py) puts ReservoirTTA around the method.
 # BatchNorm takes statistics of the batch (True), its own (False), or those that the method wants.

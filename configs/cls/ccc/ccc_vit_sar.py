@@ -1,2 +1,5 @@
 _base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/ccc_vit.py"]
 method = dict(type="sar")
+# SAR's code leaves the last blocks alone.
+params = dict(skip=("blocks.9", "blocks.10", "blocks.11", "norm"))
+optimizer = dict(nesterov=False)

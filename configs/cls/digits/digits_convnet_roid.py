@@ -1,2 +1,2 @@
 _base_ = "../../_base_/cls/digits_convnet.py"
-method = dict(type="roid")
+method = dict(type="roid", prior_correction=True)

@@ -1,2 +1,4 @@
 _base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/imagenetc_resnet50.py"]
 method = dict(type="sar")
+params = dict(skip=("layer4",))  # SAR's code leaves the last stage alone
+optimizer = dict(nesterov=False)

@@ -20,7 +20,7 @@ def timm_backbone(
         name: As timm calls it, with the tag of the weights: ``resnet50.tv_in1k``. The tag decides
             on the normalisation as well.
         classes: Of the data set.
-        pretrained: Download timm's weights, which are cached.
+        pretrained: Download timm's weights, which are cached; for as many classes as they have.
         checkpoint: A file with other weights, which must fit exactly.
     """
     timm = import_timm()
@@ -31,6 +31,12 @@ def timm_backbone(
     except RuntimeError as error:
         near = ", ".join(timm.list_models(f"*{name.split('.')[0][:8]}*")[:8])
         raise ReservoirError(f"timm cannot make {name!r} ({error}); similar: {near}") from error
+    known = net.pretrained_cfg.get("num_classes")
+    if pretrained and known != classes:  # timm would leave the classifier random
+        raise ReservoirError(
+            f"the weights of {name!r} are for {known} classes, not for {classes}: give "
+            "checkpoint=PATH with weights of a net that was trained on these"
+        )
     if checkpoint is not None:
         load_weights(net, checkpoint)
     return Normalised(net, net.pretrained_cfg["mean"], net.pretrained_cfg["std"])

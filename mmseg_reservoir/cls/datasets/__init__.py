@@ -13,7 +13,7 @@ from .cifar_c import CifarC
 from .clean import SourceBatches, cifar, image_folder
 from .corrupted import Corrupted
 from .digits import corrupted_digits, digits
-from .domainnet import DomainNet126
+from .domainnet import DomainNet126, domainnet_source
 from .imagenet_c import ImageNetC
 from .pacs import PACS
 
@@ -32,6 +32,7 @@ SOURCES: dict[str, Callable[..., LabelledImages]] = {
     "cifar10": partial(cifar, classes=10),
     "cifar100": partial(cifar, classes=100),
     "image_folder": image_folder,
+    "domainnet126": domainnet_source,
     "digits": digits,
 }
 

@@ -54,6 +54,8 @@ class DomainSet(ABC):
         published: Sequence[str],
         severity: int | None = None,
     ) -> None:
+        if isinstance(names, str):
+            raise ReservoirError(f"the domains must be a list, got {names!r}: write [{names}]")
         self.names = tuple(published if names is None else names)
         self.severity = severity
         for name in self.names:

@@ -58,33 +58,35 @@ def image_folder(
 
 
 class SourceBatches:
-    """Batches of some source images, which can be read again and again.
+    """Batches of some source images; every pass over them has the same images in another order.
 
     Args:
         images: The images.
         batch_size: As in the stream; what is left over is left out.
         count: How many images to draw, 2000 in the paper; all if there are fewer.
-        seed: Of the draw.
+        seed: Of the draw and the orders.
     """
 
     def __init__(
         self, images: LabelledImages, batch_size: int = 200, count: int = 2000, seed: int = 0
     ) -> None:
-        order = np.random.default_rng(seed).permutation(len(images))[:count]
-        if not 1 <= batch_size <= len(order):
+        self._rng = np.random.default_rng(seed)
+        self.chosen = self._rng.permutation(len(images))[:count]
+        if not 1 <= batch_size <= len(self.chosen):
             raise ReservoirError(
-                f"batch_size must be 1 to {len(order)}, the number of source images, got "
+                f"batch_size must be 1 to {len(self.chosen)}, the number of source images, got "
                 f"{batch_size}"
             )
         self.images = images
-        self.chosen = order[: len(order) // batch_size * batch_size].reshape(-1, batch_size)
+        self.batch_size = batch_size
 
     def __len__(self) -> int:
-        return len(self.chosen)
+        return len(self.chosen) // self.batch_size
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for indices in self.chosen:
-            yield self.images.batch(indices)
+        order = self._rng.permutation(self.chosen)
+        for start in range(0, len(self) * self.batch_size, self.batch_size):
+            yield self.images.batch(order[start : start + self.batch_size])
 
 
 def _records(path: Path, length: int, classes: int) -> np.ndarray:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ...errors import ReservoirError
 from ...known_datasets import DOMAINNET_CLASSES, DOMAINNET_DOMAINS
-from .base import DomainSet
+from .base import DomainSet, LabelledImages
 from .files import FileImages, read_list
 from .preprocess import Preprocess
 
@@ -36,7 +37,7 @@ class DomainNet126(DomainSet):
         root: str | Path,
         domains: Sequence[str] | None = None,
         lists: str | Path | None = None,
-        resize: int | tuple[int, int] | None = 256,
+        resize: int | tuple[int, int] | None = (256, 256),
         crop: int | None = 224,
         filter: str = "bilinear",
     ) -> None:
@@ -51,6 +52,17 @@ class DomainNet126(DomainSet):
     def _open(self, name: str, severity: int | None) -> FileImages:
         names, labels = self.listed[name]
         return FileImages(self.root, names, labels, self.preprocess)
+
+
+def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabelledImages:
+    """The images of one domain of DomainNet-126: those of its list, not of all 345 classes.
+
+    Args:
+        root: The folder with one folder per domain.
+        domain: Which.
+        **options: Of `DomainNet126`.
+    """
+    return DomainNet126(root, [domain], **options).domain(domain)
 
 
 def read_domain_list(path: Path) -> tuple[list[str], list[int]]:

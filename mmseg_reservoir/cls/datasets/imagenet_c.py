@@ -81,6 +81,11 @@ class ImageNetC(DomainSet):
 
 def _read_names(path: Path) -> list[str]:
     """The first words of the lines, so that lists with labels behind the names do as well."""
+    if not path.is_file():
+        raise ReservoirError(
+            f"there is no image list {path}: get imagenet_test_image_ids.txt, which is in "
+            "RobustBench's repository, or set data.image_list=None for all images"
+        )
     names = [words[0] for words in read_list(path, "image list")]
     bad = next((name for name in names if name.count("/") != 1), None)
     if not names or bad is not None:

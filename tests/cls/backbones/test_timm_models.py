@@ -26,7 +26,7 @@ def asked(monkeypatch):
         asked.append((name, pretrained, num_classes))
         torch.manual_seed(0)
         net = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, num_classes))
-        net.pretrained_cfg = {"mean": MEAN, "std": STD}
+        net.pretrained_cfg = {"mean": MEAN, "std": STD, "num_classes": 1000}
         return net
 
     timm = SimpleNamespace(create_model=create_model, list_models=lambda pattern: ["absentee"])
@@ -63,6 +63,15 @@ def test_a_checkpoint(asked, tmp_path):
         build_backbone({**options, "pretrained": True})
     with pytest.raises(ReservoirError, match=r"does not fit Sequential .*number of classes"):
         build_backbone({**options, "classes": 5})
+
+
+def test_pretrained_weights_know_how_many_classes_they_have(asked):
+    options = dict(type="resnet50", classes=7)
+    with pytest.raises(
+        ReservoirError, match=r"'resnet50.tv_in1k' are for 1000 .*not for 7: give c"
+    ):
+        build_backbone({**options, "pretrained": True})
+    assert build_backbone({**options, "random": True})(torch.rand(2, 3, 8, 8)).shape == (2, 7)
 
 
 def test_unknown_models(asked):

@@ -55,16 +55,19 @@ def test_a_folder_of_images(tmp_path):
         build_source(dict(type="image_folder", root=tmp_path / "absent"))
 
 
-def test_source_batches_can_be_read_again(tmp_path):
+def test_every_pass_over_the_source_has_the_same_images_in_another_order(tmp_path):
     records(10, 1).tofile(tmp_path / "test_batch.bin")
     images = build_source(dict(type="cifar10", root=tmp_path, train=False))
     batches = SourceBatches(images, batch_size=4, count=9, seed=1)
     assert len(batches) == 2
-    once, again = list(batches), list(batches)
-    for (first, labels), (second, _) in zip(once, again, strict=True):
-        assert torch.equal(first, second)
-        assert labels.tolist() == (first[:, 0, 0, 0] * 255).round().int().tolist()
-    seen = torch.cat([labels for _, labels in once]).tolist()
-    assert len(set(seen)) == 8
+    passes = [list(batches) for _ in range(20)]
+    for found, labels in (batch for once in passes for batch in once):
+        assert labels.tolist() == (found[:, 0, 0, 0] * 255).round().int().tolist()
+    seen = [torch.cat([labels for _, labels in once]).tolist() for once in passes]
+    assert all(len(set(labels)) == 8 for labels in seen)
+    assert len({number for labels in seen for number in labels}) == 9  # not the tenth image
+    assert len({tuple(labels) for labels in seen}) > 10
+    again = SourceBatches(images, batch_size=4, count=9, seed=1)
+    assert torch.cat([labels for _, labels in again]).tolist() == seen[0]
     with pytest.raises(ReservoirError, match="batch_size must be 1 to 10, the number of source"):
         SourceBatches(images, batch_size=11)

@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 from image_files import values, write_image
+from PIL import Image
 
-from mmseg_reservoir.cls.datasets import DomainNet126
+from mmseg_reservoir.cls.datasets import DomainNet126, build_source
 from mmseg_reservoir.errors import ReservoirError
 
 DOMAINS = ("real", "painting", "clipart", "sketch")
@@ -35,6 +37,23 @@ def test_lists_may_be_elsewhere(root, tmp_path):
     with pytest.raises(ReservoirError, match=r"there is no image list .*real_list.txt"):
         DomainNet126(root)
     assert len(DomainNet126(root, lists=root / "lists").domain("real")) == 3
+
+
+def test_the_source_is_one_domain_by_its_list(root):
+    write_image(root / "real" / "castle" / "not_listed.jpg", 200, size=(12, 9))
+    real = build_source({"type": "domainnet126", "root": root, "domain": "real"})
+    assert real.labels.tolist() == [125, 3, 1]
+    assert real.read([0]).shape == (1, 3, 224, 224)
+
+
+def test_images_are_squeezed_to_a_square_before_the_crop(root):
+    ramp = np.tile(np.linspace(0, 255, 512).astype(np.uint8)[None, :, None], (256, 1, 3))
+    Image.fromarray(ramp).save(root / "real" / "zebra" / "ramp.png")
+    (root / "real_list.txt").write_text("real/zebra/ramp.png 125\n")
+    image = DomainNet126(root).domain("real").read([0])[0]
+    # 16 of 256 pixels are cut off on each side; by the shorter side it would be a quarter.
+    assert image.min() == pytest.approx(16 / 256, abs=0.01)
+    assert image.max() == pytest.approx(1 - 16 / 256, abs=0.01)
 
 
 @pytest.mark.parametrize("line", ["real/zebra/a.jpg", "real/zebra/a.jpg 126", "real/a.jpg x"])

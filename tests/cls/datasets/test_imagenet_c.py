@@ -47,7 +47,7 @@ def test_an_image_list_sets_choice_and_order(root, tmp_path):
 
 def test_wrong_lists(root, tmp_path):
     names = tmp_path / "ids.txt"
-    with pytest.raises(ReservoirError, match=r"there is no image list .*ids.txt"):
+    with pytest.raises(ReservoirError, match=r"no image list .*ids.txt: get .*image_list=None"):
         make(root, image_list=names)
     names.write_text("val_1.JPEG\n")
     with pytest.raises(ReservoirError, match=r"one CLASS/NAME.JPEG per line, got 'val_1.JPEG'"):

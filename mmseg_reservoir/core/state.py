@@ -1,0 +1,39 @@
+"""Saved states and devices: a state may be loaded on another device than it was saved on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def copied_to(state: T, device: torch.device) -> T:
+    """A copy of nested dicts and lists, with their tensors on a device.
+
+    What is one object in the state, such as the moments that several experts share, is one object
+    in the copy. A ``step`` that is on the CPU stays there: torch's optimizers keep their counter on
+    the CPU, wherever the parameters are.
+    """
+    moved: dict[int, Any] = {}
+    for name, tensor in _tensors(state):
+        stays = name == "step" and tensor.is_cpu
+        moved[id(tensor)] = tensor.detach().to("cpu" if stays else device, copy=True)
+    # The memo of deepcopy says what has been copied already.
+    return copy.deepcopy(state, moved)
+
+
+def _tensors(state: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """All tensors, with the key that each is found under."""
+    if isinstance(state, Tensor):
+        yield name, state
+    elif isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from _tensors(value, str(key))
+    elif isinstance(state, (list, tuple)):
+        for value in state:
+            yield from _tensors(value, name)
