@@ -147,7 +147,7 @@ def test_a_broken_update_leaves_no_trace_in_the_means():
 
 def test_the_source_is_asked_for():
     assert petta(prepare=False).needs_source
-    with pytest.raises(ReservoirError, match=r"call prepare\(source_batches\)"):
+    with pytest.raises(ReservoirError, match=r"source=.* prepare\(source_batches\)"):
         petta(prepare=False).adapt(batches(1)[0])
     with pytest.raises(ReservoirError, match="no source batch"):
         petta(prepare=False).prepare([])
