@@ -85,7 +85,9 @@ def test_a_broken_source_batch_is_left_out():
 
 
 def test_mistakes_are_explained():
-    with pytest.raises(ReservoirError, match=r"source=.* prepare\(source_batches\).*fisher_alpha=0"):
+    with pytest.raises(
+        ReservoirError, match=r"source=.* prepare\(source_batches\).*fisher_alpha=0"
+    ):
         logit_method(Eata).adapt(some_logits())
     with pytest.raises(ReservoirError, match="no source batch"):
         logit_method(Eata).prepare([])

@@ -172,7 +172,9 @@ def test_mistakes_are_explained(images):
         prompt_method(Vpt, loss="entrpy")
     with pytest.raises(ReservoirError, match="first_steps must be at least 1, got 0"):
         prompt_method(Vpt, first_steps=0)
-    with pytest.raises(ReservoirError, match=r"vpt has no source statistics: give it source images"):
+    with pytest.raises(
+        ReservoirError, match=r"vpt has no source statistics: give it source images"
+    ):
         prompt_method(Vpt).adapt(images[0])
     for too_few in ([], [images[0][:1]]):
         with pytest.raises(ReservoirError, match="at least 2 images, got"):
