@@ -145,6 +145,7 @@ def test_data_sets_of_the_command_line(tmp_path, capsys, monkeypatch):
     assert "none.safetensors: give recorded statistics by --styles" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_as_a_script():
     command = [sys.executable, routing.__file__, "--help"]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True)

@@ -48,6 +48,7 @@ def test_domains_may_be_dicts(minicity, tmp_path):
     assert [(v["domain"], v["n_images"]) for v in visits] == [("day", 2), ("snow", 3)]
 
 
+@pytest.mark.slow
 def test_works_with_mmengines_own_logger_and_under_autocast(minicity, tmp_path):
     config = tmp_path / "config.py"
     config.write_text(
