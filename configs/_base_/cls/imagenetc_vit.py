@@ -1,15 +1,3 @@
-# ImageNet -> ImageNet-C, ViT-B/16 (timm's). SAR takes a rate of 1e-4.
-# Optimizer, learning rate and batch size are those of the paper's table of hyper-parameters.
-data = dict(
-    type="imagenetc",
-    root="data/ImageNet-C",
-    severity=5,
-    # The 5000 images of RobustBench, whose repository has this list; None for all 50,000.
-    image_list="data/imagenet_test_image_ids.txt",
-)
+# ViT-B/16 (timm's). SAR takes a rate of 1e-4.
+_base_ = "./imagenetc.py"
 model = dict(type="vit_b16", pretrained=True)
-# Momentum and Nesterov as in the published code.
-optimizer = dict(type="SGD", lr=2.5e-4, momentum=0.9, nesterov=True)
-stream = dict(type="csc", rounds=20, batch_size=64)
-# Clean images: for tau, for EATA's Fisher information, for prompts.
-source = dict(type="image_folder", root="data/imagenet/train", num_images=2000)
