@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 from torch import nn
@@ -23,9 +24,17 @@ SPACES: dict[str, Callable[..., ParamSpace | dict[str, nn.Parameter]]] = {
 """Selections of a model's own parameters, and spaces that add some to the model."""
 
 
-def build_space(model: nn.Module, params: Mapping[str, Any]) -> ParamSpace:
-    """The parameter space that ``params=dict(type=..., **options)`` asks for."""
+def build_space(model: nn.Module, params: Mapping[str, Any], seed: int = 0) -> ParamSpace:
+    """The parameter space that ``params=dict(type=..., **options)`` asks for.
+
+    Args:
+        model: Whose parameters.
+        params: The options.
+        seed: Of what starts at random, unless the options have another.
+    """
     options = dict(params)
     make = choose(options.pop("type", "norm_affine"), SPACES, "params.type")
+    if "seed" in signature(make).parameters:
+        options.setdefault("seed", seed)
     made = construct(make, options, "params", model=model)
     return made if isinstance(made, ParamSpace) else ParamSpace(model, made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -14,7 +14,7 @@ from ..core.params import use_batch_statistics
 from ..errors import ReservoirError
 from ..methods import METHODS, AdaptationMethod, OptimizerFactory, find_method
 from ..options import choose, construct
-from ..spaces import SPACES, build_space
+from ..spaces import build_space
 from .images import ImageRange
 
 OPTIMIZERS = {
@@ -50,18 +50,12 @@ def build_method(
     if images is not None and "augment" in signature(cls).parameters:
         known = {"mean": images.mean.flatten().tolist(), "std": images.std.flatten().tolist()}
         options["augment"] = known | dict(options.get("augment") or {})
-    options = _with_seed(options, cls, seed)
-    make_space = choose((params or {}).get("type", "norm_affine"), SPACES, "params.type")
-    space = build_space(net, _with_seed(params or {}, make_space, seed))
+    if "seed" in signature(cls).parameters:
+        options.setdefault("seed", seed)
+    space = build_space(net, params or {}, seed)
     fixed: dict[str, Any] = {"forward": partial(classify, net), "space": space}
     fixed["optimizer"] = build_optimizer(optimizer or {"type": "Adam", "lr": 1e-3})
     return construct(cls, options, "method", **fixed)
-
-
-def _with_seed(options: Mapping[str, Any], factory: Callable[..., Any], seed: int) -> dict:
-    """Options with the seed of the run, if the factory takes one and the user gave none."""
-    own = {"seed": seed} if "seed" in signature(factory).parameters else {}
-    return own | dict(options)
 
 
 def build_optimizer(optimizer: Mapping[str, Any] | OptimizerFactory) -> OptimizerFactory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from ..methods import OptimizerFactory
 from ..options import construct
 from ..presets import Style, build_reservoir, with_preset
 from .build import build_method
+from .calibrate import calibrate
 from .images import ImageRange, first_images
 
 Source = Iterable[Any] | Calibration
@@ -224,44 +226,15 @@ class AdaptiveClassifier(nn.Module):
         def encode(images: Tensor) -> Tensor:
             return encoder(self.range.normalised(images))
 
-        known = construct(self._calibrate, calibration, "reservoir.calibration", encode=encode)
-        return encode, known, encoder.groups
-
-    def _calibrate(
-        self, encode: Callable[[Tensor], Tensor], batches: int | None = None
-    ) -> Calibration:
-        """The calibration that is there, or one by the styles of complete source batches.
-
-        Args:
-            encode: From a batch to its style.
-            batches: How many to take; the source is read again and again until there are so many,
-                which makes sense if it shuffles. None for one pass over it.
-        """
-        if self.calibration is not None:
-            return self.calibration
-        styles: list[Tensor] = []
-        while True:
-            before = len(styles)
-            for images in self._source_images(complete=True):
-                styles.append(encode(images).cpu())
-                if len(styles) == batches:
-                    break
-                if len(styles) == before + 1 and before and torch.equal(styles[0], styles[-1]):
-                    raise ReservoirError(
-                        f"reservoir.calibration.batches asks for {batches} source batches, but "
-                        f"the source has the same {before} in every pass: let it shuffle, as "
-                        "DataLoader(shuffle=True) does, or leave the option out"
-                    )
-            if batches is None or len(styles) in (before, batches):
-                break
-        if not styles:
-            raise ReservoirError(
-                "the source has no complete batch: give batches of the stream's size, and "
-                "batch_size=... if the first one is not complete"
-            )
-        self.calibration = Calibration(torch.stack(styles))
-        self._source_size = len(images)
-        return self.calibration
+        self.calibration = construct(
+            calibrate,
+            calibration,
+            "reservoir.calibration",
+            read=partial(self._source_images, complete=True),
+            encode=encode,
+            known=self.calibration,
+        )
+        return encode, self.calibration, encoder.groups
 
     def _source_images(self, complete: bool = False) -> Iterable[Tensor]:
         """The images of the source batches, those of complete ones only if asked for."""
@@ -269,7 +242,10 @@ class AdaptiveClassifier(nn.Module):
         for batch in self._batches:
             images = first_images(batch).to(device)
             self.batch_size = self.batch_size or len(images)
-            if not complete or len(images) >= self.batch_size:
+            if not complete:
+                yield images
+            elif len(images) >= self.batch_size:
+                self._source_size = len(images)
                 yield images
 
     def _compare_with_source(self, size: int) -> None:

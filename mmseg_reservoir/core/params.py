@@ -159,6 +159,9 @@ class ParamSpace:
         self.values.copy_(vector)
         self.changed()
 
+    def begin_at(self, vector: Tensor) -> None:
+        """Be told the values of the source model; for spaces that treat them in a special way."""
+
     @contextmanager
     def at(self, vector: Tensor) -> Iterator[None]:
         """Within this context the model has other values; afterwards those it had before."""

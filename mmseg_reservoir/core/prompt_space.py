@@ -73,6 +73,10 @@ class PromptSpace(ParamSpace):
         self._prompts = prompts
         self._head = head
 
+    def begin_at(self, vector: Tensor) -> None:
+        """Take other values for the initial ones, those of the source model."""
+        self.initial.copy_(vector)
+
     @contextmanager
     def hidden(self) -> Iterator[None]:
         """Within this context the model has no prompts."""

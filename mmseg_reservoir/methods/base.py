@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ..core.params import ParamSpace
-from ..core.prompt_space import PromptSpace
 from ..errors import ReservoirError
 from ..options import choose
 
@@ -200,5 +199,4 @@ class AdaptationMethod(ABC):
             )
         self.counts = dict(state["counts"])
         self.source.copy_(source)
-        if isinstance(self.space, PromptSpace):  # which knows the source model by its prompts
-            self.space.initial.copy_(source)
+        self.space.begin_at(source)
