@@ -1,0 +1,78 @@
+"""Files: where they lie, and how they are written whole and read safely."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .errors import ReservoirError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def cache_folder() -> Path:
+    """The user's cache folder of this project."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "mmseg_reservoir"
+
+
+def shipped(name: str) -> Path:
+    """A file that comes with the project, ``checkpoints/...`` or ``configs/...``.
+
+    It lies beside the package in a checkout, and in the package's ``.mim`` where that is installed
+    from a wheel, as those of mmseg do.
+    """
+    places = [_PACKAGE.parent / name, _PACKAGE / ".mim" / name]
+    for place in places:
+        if place.exists():
+            return place
+    raise ReservoirError(
+        f"{name} should have come with mmseg_reservoir, but is neither at {places[0]} nor at "
+        f"{places[1]}: install it again"
+    )
+
+
+def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Path:
+    """Write a file such that a reader, or a crash, never sees a part of it.
+
+    Args:
+        path: The file; missing folders are made.
+        write: Writes the file whose path it is given.
+    """
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        write(partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: str | os.PathLike, text: str) -> Path:
+    """Write a text file, all of it or nothing."""
+    return write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def write_tensors(
+    path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> Path:
+    """Write a ``.safetensors`` file, all of it or nothing."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return write_whole(path, lambda partial: save_file(plain, partial, dict(metadata)))
+
+
+def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a ``.safetensors`` file."""
+    try:
+        with safe_open(path, "pt") as file:
+            names = file.keys()
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise ReservoirError(f"{path} cannot be read as a .safetensors file: {error}") from error
