@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 from benchmarks import style_streams
 from benchmarks.style_streams import CHANNELS, SOURCE, UNSEEN, select, stream_order, taps
 from mmseg_reservoir.core import Calibration, Router
-from mmseg_reservoir.core.style import automatic_weights
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import choose
-from mmseg_reservoir.presets import PRESETS, build_router, with_preset
+from mmseg_reservoir.presets import PRESETS, with_preset
 from mmseg_reservoir.report.routing import Step, mean, measure
+from mmseg_reservoir.reservoir_plan import ReservoirPlan
 
 DEV = Path(__file__).resolve().parents[2] / "shared/styles/real_styles_dev.safetensors"
 DATA = ("real", "minicity", "classification")
@@ -47,13 +47,10 @@ class Frame(NamedTuple):
 
 def make_router(source: Tensor, options: Mapping[str, Any], seed: int = 0) -> Router:
     """The router of a preset, by the code that a run uses."""
-    options = dict(options)
-    style, calibration = options.pop("style"), options.pop("calibration", {})
-    options.pop("pipeline")
+    style = with_preset(options)["style"]
     both = 2 if style["statistic"] == "mean_var" else 1
     groups = [both * CHANNELS[tap] for tap in taps(style)]
-    quantile = calibration.get("quantile", 0.999)
-    return build_router(Calibration(source), groups, seed, quantile=quantile, **options)
+    return ReservoirPlan(options, seed).make_router().fit(Calibration(source, groups=groups))
 
 
 def visits(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
@@ -150,26 +147,26 @@ def benchmark(
 
     ``conditions`` is their order in the stream; None for the usual one (``stream_order``).
     """
-    options = with_preset(preset)
+    style = with_preset(preset)["style"]
     names = {key.split("/")[0].lower(): key.split("/")[0] for key in statistics}
     conditions = stream_order(names.values()) if conditions is None else conditions
     if SOURCE not in names or not conditions:
         found = sorted(names.values())
         raise ReservoirError(f"the styles hold {found}: source and conditions are needed")
-    source = select(statistics, names[SOURCE], options["style"])
-    unseen = select(statistics, names[UNSEEN], options["style"]) if UNSEEN in names else None
-    styles = {name: select(statistics, name, options["style"]) for name in conditions}
+    source = select(statistics, names[SOURCE], style)
+    unseen = select(statistics, names[UNSEEN], style) if UNSEEN in names else None
+    styles = {name: select(statistics, name, style) for name in conditions}
     found: dict[str, Any] = {"conditions": [*conditions], "orders": {}}
     for order in orders:
         make = choose(order, ORDERS, "order")
         found["orders"][order] = []
         for seed in range(seeds):
             stream = make(styles, rounds, torch.Generator().manual_seed(seed))
-            steps = follow(make_router(source, options, seed), stream)
+            steps = follow(make_router(source, preset, seed), stream)
             found["orders"][order].append(measure(steps))
     if source_frames:
         found["false_openings"] = [
-            false_openings(source, options, source_frames, seed, unseen) for seed in range(seeds)
+            false_openings(source, preset, source_frames, seed, unseen) for seed in range(seeds)
         ]
     return found
 
@@ -198,10 +195,9 @@ def load(data: str, styles: Path | None) -> style_streams.Recorded:
     if data == "real":
         print(f"real: recorded styles of single frames, {styles}", flush=True)
         return style_streams.read(styles)
-    weights = automatic_weights()
-    print(f"{data}: encoded by VGG-19, weights {weights} (minutes, the first time)", flush=True)
+    print(f"{data}: encoded by the shipped VGG-19 (minutes, the first time)", flush=True)
     make = {"minicity": style_streams.minicity, "classification": style_streams.classification}
-    return make[data](weights)
+    return make[data]("shipped")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,13 +22,14 @@ from torch import Tensor
 
 from mmseg_reservoir.cls.corruptions import corrupt
 from mmseg_reservoir.cls.datasets.digits import digits
-from mmseg_reservoir.core.style import TAP_SETS, StyleEncoder, weight_digest
+from mmseg_reservoir.core.encoder import weight_digest
+from mmseg_reservoir.core.image_range import ImageRange
+from mmseg_reservoir.core.style import TAP_SETS, StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import cache_folder
 from mmseg_reservoir.minicity import CONDITIONS, render_frame
 from mmseg_reservoir.minicity.writer import VERSION
 from mmseg_reservoir.options import choose
-from mmseg_reservoir.style_cache import cache_folder
-from mmseg_reservoir.style_weights import IMAGENET_MEAN, IMAGENET_STD
 
 CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
 SOURCE, UNSEEN = "source", "unseen"
@@ -108,7 +109,7 @@ def read(path: Path) -> Recorded:
     return Recorded(load_file(path), stream_order([n for n in names if n in present], told))
 
 
-def minicity(weights: str = "auto", frames: Mapping[str, int] = CITY_FRAMES) -> Recorded:
+def minicity(weights: str = "shipped", frames: Mapping[str, int] = CITY_FRAMES) -> Recorded:
     """Single frames of MiniCity, rendered and encoded (some minutes) if the cache has them not."""
 
     def make(encoder: StyleEncoder) -> dict[str, Tensor]:
@@ -128,7 +129,9 @@ def minicity(weights: str = "auto", frames: Mapping[str, int] = CITY_FRAMES) -> 
     return Recorded(statistics, [c for c in CONDITIONS if c != "clear"])
 
 
-def classification(weights: str = "auto", batches: Mapping[str, int] = DIGIT_BATCHES) -> Recorded:
+def classification(
+    weights: str = "shipped", batches: Mapping[str, int] = DIGIT_BATCHES
+) -> Recorded:
     """Batches of 200 digits (32 x 32, RGB), clean and under corruptions like ImageNet-C's.
 
     The source is calibrated on one half of the digits; all else are batches of the other half.
@@ -171,10 +174,10 @@ def image_statistics(encoder: StyleEncoder, images: np.ndarray) -> tuple[Tensor,
         encoder: One of :func:`_encoder`.
         images: RGB ``(n, rows, columns, 3)``, from 0 to 255.
     """
-    mean, std = (torch.tensor(value).view(3, 1, 1) for value in (IMAGENET_MEAN, IMAGENET_STD))
+    to_imagenet = ImageRange("unit").to_imagenet
     found = []
     for chunk in torch.from_numpy(images).split(50):
-        found.append(encoder((chunk.permute(0, 3, 1, 2).float() - mean) / std))
+        found.append(encoder(to_imagenet(chunk.permute(0, 3, 1, 2).float() / 255)))
     means, variances = torch.cat(found, dim=1).double().unbind(dim=-1)
     return means.T, variances.T
 

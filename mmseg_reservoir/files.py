@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from .errors import ReservoirError
@@ -65,14 +66,35 @@ def write_tensors(
 ) -> Path:
     """Write a ``.safetensors`` file, all of it or nothing."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    return write_whole(path, lambda partial: save_file(plain, partial, dict(metadata)))
+    # Not by save_file, whose files nobody but the user may read.
+    data = save(plain, dict(metadata) or None)
+    return write_whole(path, lambda partial: partial.write_bytes(data))
 
 
-def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a ``.safetensors`` file."""
+def read_tensors(
+    path: str | os.PathLike, mend: str = "get it, or make it, again"
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a ``.safetensors`` file.
+
+    Args:
+        path: The file.
+        mend: What to do if it is damaged: the end of the message.
+    """
+    path = Path(path).expanduser()
     try:
         with safe_open(path, "pt") as file:
             names = file.keys()
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise ReservoirError(f"{path} cannot be read as a .safetensors file: {error}") from error
+        raise ReservoirError(
+            f"{path} cannot be read as a .safetensors file ({error}): {mend}"
+        ) from error
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """The sha256 of a file, which may be larger than memory."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:  # hashlib.file_digest needs Python 3.11
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

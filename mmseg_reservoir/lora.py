@@ -10,11 +10,13 @@ from torch import nn
 from .core.low_rank import LowRankSpace
 from .core.params import modules_below
 from .errors import ReservoirError
+from .options import register
 
 SEGFORMER_TARGETS = ("attn.attn", "ffn.layers.0", "ffn.layers.4")
 """mmseg's MiT: the attention (packed q, k, v and its output) and the 1x1 convs of MixFFN."""
 
 
+@register("params", "lora")
 def lora_space(
     model: nn.Module,
     under: str = "",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ KINDS: dict[str, str] = {
     "space": "style space",
     "init": "initialisation of experts",
     "pipeline": "pipeline",
+    "optimizer": "optimizer",
     "stream": "stream",
     "data": "data set",
     "source": "source",
@@ -89,25 +91,30 @@ class Choice:
         name: The name that it is registered as.
         factory: What makes it.
         options: What the user wrote.
-        where: The place in the config, for messages.
+        given: Arguments that the program supplies.
     """
 
     name: str
     factory: Callable[..., Any]
     options: Options
-    where: str
+    given: frozenset[str] = frozenset()
 
     def make(self, **given: Any) -> Any:
         """Make it. Of ``given`` it gets what it asks for; what the user wrote goes before."""
         return self.factory(**(self._wanted(given) | dict(self.options)))
 
     def complete(self, **given: Any) -> dict[str, Any]:
-        """The name and all options with their values in this run, those that are defaults too."""
+        """The name and all options with their values in this run, those that are defaults too.
+
+        Args:
+            **given: Values that take the place of defaults, of options that it has.
+        """
         found = {"type": self.name}
         for name, parameter in parameters_of(self.factory).items():
-            if parameter.default is not inspect.Parameter.empty:
+            if parameter.default is not inspect.Parameter.empty and name not in self.given:
                 found[name] = parameter.default
-        return found | self._wanted(given) | dict(self.options)
+        wanted = {n: v for n, v in self._wanted(given).items() if n not in self.given}
+        return found | wanted | dict(self.options)
 
     def asks_for(self, name: str) -> bool:
         """Whether it has an argument of this name."""
@@ -118,7 +125,11 @@ class Choice:
 
 
 def pick(
-    kind: str, options: Options | str | None, where: str, default: str = "", given: Iterable[str] = ()
+    kind: str,
+    options: Options | str | None,
+    where: str,
+    default: str = "",
+    given: Iterable[str] = (),
 ) -> Choice:
     """Choose a part by ``dict(type=name, **options)``, or by its name, and check its options.
 
@@ -135,7 +146,7 @@ def pick(
         raise ReservoirError(f"{where} has no type: write dict(type=NAME, ...), got {options!r}")
     factory = find(kind, name)
     check_options(factory, options, where, given)
-    return Choice(name, factory, options, where)
+    return Choice(name, factory, options, frozenset(given))
 
 
 def construct(factory: Callable[..., T], options: Options, where: str, **given: Any) -> T:
@@ -213,7 +224,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
     "bool": (bool,),
-    "str": (str,),
+    "str": (str, os.PathLike),
 }
 
 
@@ -225,7 +236,7 @@ def _check_value(value: Any, annotation: Any, where: str) -> None:
             return
         text = text.removesuffix(" | None")
     if text.startswith("Literal["):
-        names = typing.get_args(eval(text, {"Literal": typing.Literal}))  # noqa: S307 (our own)
+        names = typing.get_args(eval(text, {"Literal": typing.Literal}))
         if value not in names:
             raise ReservoirError(
                 f"{where} must be one of {', '.join(map(str, names))}, got {value!r}"

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from .core.params import modules_below
 from .core.prompt_space import PromptSpace, PromptTokens
 from .errors import ReservoirError
-from .options import choose
+from .options import choose, register
 
 
+@register("params", "prompt")
 def prompt_space(
     model: nn.Module, under: str = "", count: int = 8, init: str = "uniform", seed: int = 0
 ) -> PromptSpace:

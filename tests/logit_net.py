@@ -16,10 +16,10 @@ CLASSES = 4
 class LogitNet(nn.Module):
     """``logits * scale + shift``, both per class; does nothing before it is adapted."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, classes: int = CLASSES) -> None:
         super().__init__()
-        self.scale = nn.Parameter(torch.ones(CLASSES, dtype=dtype))
-        self.shift = nn.Parameter(torch.zeros(CLASSES, dtype=dtype))
+        self.scale = nn.Parameter(torch.ones(classes, dtype=dtype))
+        self.shift = nn.Parameter(torch.zeros(classes, dtype=dtype))
 
     def forward(self, logits: Tensor) -> Tensor:
         shape = (-1, *[1] * (logits.ndim - 2))
@@ -30,19 +30,24 @@ def logit_method(
     cls: type[AdaptationMethod],
     dtype: torch.dtype = torch.float32,
     optimizer=partial(torch.optim.SGD, lr=0.1, momentum=0.9),  # noqa: B008
+    classes: int = CLASSES,
     **options,
 ) -> AdaptationMethod:
-    """A method around a new net of this kind; its parameters are 4 scales and 4 shifts."""
-    net = LogitNet(dtype)
+    """A method around a new net of this kind; its parameters are a scale and a shift per class."""
+    net = LogitNet(dtype, classes)
     return cls(net, ParamSpace(net, dict(net.named_parameters())), optimizer, **options)
 
 
 def some_logits(
-    seed: int = 0, count: int = 12, dtype: torch.dtype = torch.float32, scale: float = 3.0
+    seed: int = 0,
+    count: int = 12,
+    dtype: torch.dtype = torch.float32,
+    scale: float = 3.0,
+    classes: int = CLASSES,
 ) -> Tensor:
-    """Logits ``(count, 4)``: some of the samples decided, some not."""
+    """Logits ``(count, classes)``: some of the samples decided, some not."""
     generator = torch.Generator().manual_seed(seed)
-    return (scale * torch.randn(count, CLASSES, generator=generator)).to(dtype)
+    return (scale * torch.randn(count, classes, generator=generator)).to(dtype)
 
 
 def as_image(logits: Tensor) -> Tensor:

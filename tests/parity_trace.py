@@ -22,20 +22,20 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from mmseg_reservoir.build import CLASSIFICATION, Plan, Workplace
 from mmseg_reservoir.cls import AdaptiveClassifier
 from mmseg_reservoir.core import (
     Calibration,
+    ImageRange,
     ParamSpace,
-    SingleModelPipeline,
     StyleEncoder,
     norm_affine,
     use_batch_statistics,
 )
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
-from mmseg_reservoir.core.statistics import STATISTICS, logvar
-from mmseg_reservoir.methods import AdaptationMethod, OptimizerFactory, find_method
-from mmseg_reservoir.options import construct
-from mmseg_reservoir.presets import Style, build_reservoir, with_preset
+from mmseg_reservoir.core.statistics import logvar
+from mmseg_reservoir.methods import AdaptationMethod, OptimizerFactory
+from mmseg_reservoir.options import find
 
 FOLDER = Path(
     os.environ.get("RESERVOIR_PARITY") or Path(__file__).resolve().parents[2] / "shared" / "parity"
@@ -179,7 +179,8 @@ class StyleBook:
         self.vgg_file = vgg_file
         torch.save(weights, vgg_file)
         self.encoders = {
-            name.upper(): StyleEncoder(str(vgg_file), statistic=name) for name in STATISTICS
+            name.upper(): StyleEncoder(str(vgg_file), statistic=name)
+            for name in ("logvar", "mean", "var", "mean_var", "gram")
         }
         self._known: dict[tuple[str, bytes], Tensor] = {}
 
@@ -310,7 +311,7 @@ def build_method(run: Run) -> AdaptationMethod:
     space = ParamSpace(model, norm_affine(model))
     assert space.names == run.about["param_names"]
     options = method_options(run)
-    method = find_method(options.pop("type"))(model, space, optimizer_of(run), **options)
+    method = find("method", options.pop("type"))(model, space, optimizer_of(run), **options)
     if method.needs_source:
         method.prepare(source_images(indices) for indices in source_batches(0))
     return method
@@ -334,7 +335,7 @@ def reservoir_options(run: Run) -> dict[str, Any]:
     return {
         "preset": "published_code",
         "k_max": recorded["MAX_NUM_MODELS"],
-        "calibration": {"quantile": recorded["QUANTILE_THR"]},
+        "router": {"quantile": recorded["QUANTILE_THR"]},
         "memory": memory_options(run),
         "pipeline": {
             "init": recorded["INIT"],
@@ -346,37 +347,30 @@ def reservoir_options(run: Run) -> dict[str, Any]:
 
 def build_pipeline(run: Run, book: StyleBook) -> AdaptationPipeline:
     """Our pipeline for a run."""
-    method = build_method(run)
-    if not run.has_reservoir:
-        return SingleModelPipeline(method)
-    recorded = run.cfg["RESERVOIRTTA"]
-    assert tuple(recorded["STYLE_IDX"]) == book.encoders[run.style_format].taps
-
-    def make_style(style: object, calibration: object) -> Style:
-        kind = run.style_format
-        return partial(book.encode, kind=kind), book.calibration(kind), None
-
-    fixed = dict(method=method, make_style=make_style)
-    return construct(build_reservoir, with_preset(reservoir_options(run)), "reservoir", **fixed)
+    method, reservoir = build_method(run), None
+    if run.has_reservoir:
+        recorded, kind = run.cfg["RESERVOIRTTA"], run.style_format
+        assert tuple(recorded["STYLE_IDX"]) == book.encoders[kind].taps
+        ready = {"style": partial(book.encode, kind=kind), "calibration": book.calibration(kind)}
+        reservoir = {**reservoir_options(run), **ready}
+    plan = Plan(CLASSIFICATION, method, reservoir=reservoir)
+    place = Workplace(method.space.model, nn.Module.__call__, ImageRange("unit"))
+    pipeline = plan.assemble(place)
+    plan.look_at_source(pipeline, place)
+    return pipeline
 
 
 def build_classifier(run: Run, book: StyleBook) -> AdaptiveClassifier:
     """The same by the classification adapter, with its own encoder, as a user would do it."""
-    model, options = build_model(run.about["model"]), {}
+    reservoir = None
     if run.has_reservoir:
         style = {"weights": str(book.vgg_file), "statistic": run.style_format.lower()}
-        options = {
-            "reservoir": {**reservoir_options(run), "style": style},
-            "source": book.calibration(run.style_format),
-        }
-    built = AdaptiveClassifier(
-        model,
-        method_options(run),
-        optimizer=optimizer_of(run),
+        calibration = book.calibration(run.style_format)
+        reservoir = {**reservoir_options(run), "style": style, "calibration": calibration}
+    return AdaptiveClassifier(
+        build_model(run.about["model"]),
+        {**method_options(run), "optimizer": optimizer_of(run)},
+        reservoir=reservoir,
+        source=[source_images(indices) for indices in source_batches(0)],  # for the Fisher term
         batch_size=run.cfg["TEST"]["BATCH_SIZE"],
-        **options,
     )
-    if built.method.needs_source:
-        # A calibration stands in for the images of the reservoir, not for those of the Fisher term.
-        built.method.prepare(source_images(indices) for indices in source_batches(0))
-    return built

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from mmseg_reservoir.core import InformationClustering, ParamSpace, StyleRouter, norm_affine
-from mmseg_reservoir.core.params import use_batch_statistics
+from mmseg_reservoir.core.normalisation import Statistics
 from mmseg_reservoir.methods import Tent
 
 
@@ -55,6 +57,8 @@ def make_method(
     lr: float = 0.05,
     dtype: torch.dtype = torch.float32,
     handles: str = "pixels",
+    statistics: Any = None,
+    optimizer: Callable | None = None,
     **options,
 ):
     """A method around a new small net; equal calls give equal methods.
@@ -63,15 +67,18 @@ def make_method(
         cls: The method.
         lr: Learning rate of Adam.
         dtype: Of the net.
-        handles: ``"pixels"`` for the segmentation net, ``"images"`` for the classifier, with the
-            normalisation that the method wishes.
+        handles: ``"pixels"`` for the segmentation net, ``"images"`` for the classifier.
+        statistics: What BatchNorm normalises by; None for what the method wishes.
+        optimizer: Makes another optimizer than Adam.
         **options: Of the method.
     """
     net = make_net(dtype) if handles == "pixels" else make_classifier(dtype)
-    if handles == "images" and cls.batch_statistics:
-        use_batch_statistics(net)
+    default = "batch" if handles == "images" else "running"
+    statistics = Statistics.of(statistics, cls.statistics or default)
+    statistics.apply(net)
     space = ParamSpace(net, norm_affine(net))
-    return cls(net, space, partial(torch.optim.Adam, lr=lr), **options)
+    statistics.carry(space)
+    return cls(net, space, optimizer or partial(torch.optim.Adam, lr=lr), **options)
 
 
 def make_router(centroid: torch.Tensor, tau: float, k_max: int = 4, **options) -> StyleRouter:
@@ -79,4 +86,7 @@ def make_router(centroid: torch.Tensor, tau: float, k_max: int = 4, **options) -
     own = {
         name: options.pop(name) for name in ("memory", "assign", "learn_from") if name in options
     }
-    return StyleRouter(InformationClustering(centroid, **options), tau, k_max, **own)
+    router = StyleRouter(InformationClustering(**options), k_max=k_max, **own)
+    router.clustering.start(centroid)
+    router.tau = tau
+    return router

@@ -36,5 +36,5 @@ def seeded_reservoir(cache: Path) -> list[str]:
         "reservoir.preset=default",
         "reservoir.style.weights=seeded",
         f"reservoir.calibration.cache={cache}",
-        "reservoir.calibration.quantile=0.5",
+        "reservoir.router.quantile=0.5",
     ]

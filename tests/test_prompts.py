@@ -7,8 +7,8 @@ from small_vit import make_vit
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.options import pick
 from mmseg_reservoir.prompts import prompt_space
-from mmseg_reservoir.spaces import build_space
 
 X = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -118,7 +118,9 @@ def test_a_copied_model_has_its_own_prompts():
 @torch.no_grad()
 def test_it_is_found_inside_a_model_and_by_name_of_the_space():
     net = nn.Sequential(nn.Identity(), make_vit())
-    space = build_space(net, dict(type="prompt", under="1", count=2))
+    space = pick(
+        "params", dict(type="prompt", under="1", count=2), "params", given=("model",)
+    ).make(model=net)
     assert space.names == ["1.prompts.tokens"]
     expected = by_hand(make_vit(), space.snapshot().view(2, 12), X)[0]
     torch.testing.assert_close(net(X), expected)

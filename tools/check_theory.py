@@ -12,10 +12,10 @@ from pathlib import Path
 
 import matplotlib
 import torch
-from prettytable import PrettyTable, TableStyle
 from torch import Tensor
 
 from mmseg_reservoir import theory
+from mmseg_reservoir.report.tables import make_table
 from mmseg_reservoir.theory import simulate
 
 matplotlib.use("Agg")
@@ -198,17 +198,12 @@ def check_reservoir(axis: Axes, walks: int, seed: int) -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     """The claims beside what was simulated."""
-    result = PrettyTable(["claim", "predicted", "simulated", "relative difference"])
-    result.set_style(TableStyle.SINGLE_BORDER)
-    result.align = "r"
-    result.align["claim"] = "l"
+    cells = []
     for claim, predicted, simulated in rows:
         known = not math.isnan(predicted)
         difference = f"{simulated / predicted - 1:+.2%}" if known else "-"
-        result.add_row(
-            [claim, f"{predicted:.4g}" if known else "-", f"{simulated:.4g}", difference]
-        )
-    return result.get_string()
+        cells.append([claim, f"{predicted:.4g}" if known else "-", f"{simulated:.4g}", difference])
+    return make_table(["claim", "predicted", "simulated", "relative difference"], cells)
 
 
 def main(argv: list[str] | None = None) -> None:

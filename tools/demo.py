@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
+from mmseg_reservoir.core.style import SHIPPED
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
 from mmseg_reservoir.report.published import METAFILE, load_rows
-from mmseg_reservoir.style_cache import cached_weights, origin
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs" / "minicity"
@@ -55,7 +55,6 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
-        *(["reservoir.style.weights=auto"] if "reservoir" in config else []),
     ]
     start = time.monotonic()
     print(f"{name}: {rounds} rounds ...", flush=True)
@@ -70,14 +69,6 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
     results = json.loads((work_dir / "results.json").read_text())
     print(f"{name}: {len(results['routes'])} images in {time.monotonic() - start:.0f} s")
     return results
-
-
-def describe_style() -> str:
-    """Which filters the style of an image comes from: what ``style.weights="auto"`` takes."""
-    path = cached_weights()
-    if path.is_file():
-        return f"{origin(path) or 'weights of unknown origin'}, {path}"
-    return "seeded random filters (python tools/get_style_weights.py gets those of a VGG-19)"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -98,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     print("MiniCity: street scenes in clear air, fog, night, rain and snow ...", flush=True)
     data = write_dataset(ROOT / "data" / "minicity")
     print(f"MiniCity: {'is there already' if data.reused else 'written'}, {data.root}")
-    print(f"Style: {describe_style()}")
+    print(f"Style: by the shipped front of an ImageNet-trained VGG-19, {SHIPPED}")
     rounds = args.rounds or (2 if args.all else 5)
     runs = {
         name: run(name, config, out, rounds, args.seed)

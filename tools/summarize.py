@@ -7,11 +7,12 @@ python tools/summarize.py work_dirs/tent_seed* --markdown summary.md --json summ
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import write_text
+from mmseg_reservoir.report.record import strict_json
 from mmseg_reservoir.report.runs import read_runs
 from mmseg_reservoir.report.summary import summarize, to_json
 from mmseg_reservoir.report.summary_table import NOTE, summary_markdown, summary_table
@@ -35,15 +36,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     print(f"{summary_table(groups)}\n{NOTE}")
     if args.markdown:
-        _write(args.markdown, summary_markdown(groups, warnings))
+        write_text(args.markdown, summary_markdown(groups, warnings))
     if args.json:
-        _write(args.json, json.dumps(to_json(groups, warnings), indent=1))
+        write_text(args.json, strict_json(to_json(groups, warnings)))
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ from typing import Any
 
 from mmseg_reservoir.cls.run import known_keys, run
 from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
-from mmseg_reservoir.report.published import published_table, row_of
-from mmseg_reservoir.report.tables import routing_purity, visit_table
+from mmseg_reservoir.report.closing import closing_tables
 
 
 def load(args: argparse.Namespace) -> dict[str, Any]:
@@ -27,20 +26,6 @@ def load(args: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def describe(results: dict[str, Any]) -> str:
-    """The tables at the end."""
-    parts = [f"Error (%) by domain and visit\n{visit_table(results['visits'])}"]
-    if results["reservoir"]:
-        purity = routing_purity(results["routes"])
-        experts = results["routes"][-1]["k"]
-        parts.append(f"{experts} experts, routing purity {purity:.3f}")
-    row = row_of(results)
-    beside = row and published_table(results["visits"], row)
-    if beside:
-        parts.append(f"beside the published row {row.name!r}\n{beside}")
-    return "\n".join(parts)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -49,8 +34,8 @@ def main(argv: list[str] | None = None) -> int:
     def test() -> None:
         args = parse(parser, argv)
         options = load(args)
-        results = run(options, options["work_dir"], config_file=str(args.config))
-        print(describe(results))
+        results = run(options, options["work_dir"], config_file=str(Path(args.config).resolve()))
+        print(closing_tables(results, lambda text: print(f"warning: {text}", file=sys.stderr)))
         print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
 
     return end_in_one_line(test)

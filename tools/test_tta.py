@@ -18,6 +18,7 @@ from mmengine.runner import Runner
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
 from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.seg.adaptation_hook import CONFIG_KEYS, make_plan
 from mmseg_reservoir.seg.fair import LR_GRID, run_fair
 
 
@@ -59,13 +60,14 @@ def load_config(args: argparse.Namespace) -> Config:
     """The config with the command line merged in, checked as far as that is cheap."""
     if args.lr_grid and args.protocol != "fair":
         raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
-    runner_options = inspect.signature(Runner.__init__).parameters
-    cfg = read_config(args.config, args.cfg_options, runner_options)
+    known = {*inspect.signature(Runner.__init__).parameters, *CONFIG_KEYS, "source_images"}
+    cfg = read_config(args.config, args.cfg_options, known)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     if args.seed is not None:
         cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
     cfg.load_from = _checkpoint(args, cfg)
     cfg.custom_hooks = _hooks(args, cfg)
+    make_plan(cfg, cfg.get("randomness", {}).get("seed") or 0)  # told now what is wrong, not later
     return cfg
 
 

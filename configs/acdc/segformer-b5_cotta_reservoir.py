@@ -1,1 +1,1 @@
-_base_ = ["./segformer-b5_cotta.py", "../_base_/reservoir/stream.py"]
+_base_ = ["./segformer-b5_cotta.py", "../_base_/reservoir/torchvision.py"]

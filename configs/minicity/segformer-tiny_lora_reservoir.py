@@ -1,2 +1,1 @@
 _base_ = ["./segformer-tiny_lora.py", "../_base_/reservoir/stream.py"]
-reservoir = dict(style=dict(weights="seeded"))  # random filters: nothing to download

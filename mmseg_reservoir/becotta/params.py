@@ -8,11 +8,13 @@ from typing import Any
 
 from torch import nn
 
+from ..options import register
 from .inject import inject, select_becotta
 from .store import load
 from .variants import DOMAINS
 
 
+@register("params", "becotta")
 def becotta_params(
     model: nn.Module,
     variant: str | Mapping[str, Any] | None = None,

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import ReservoirError
+from ..files import read_tensors, write_tensors
 from .inject import Becotta, inject, transformer_stages
 from .variants import Variant, find_variant
 
@@ -33,14 +32,12 @@ def save(path: str | Path, becotta: Becotta, **about: Any) -> None:
         "depths": list(becotta.depths),
         "about": about,
     }
-    state = {name: tensor.contiguous() for name, tensor in becotta.state_dict().items()}
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    save_file(state, path, metadata={"kind": _KIND, "meta": json.dumps(meta)})
+    write_tensors(path, becotta.state_dict(), {"kind": _KIND, "meta": json.dumps(meta)})
 
 
 def read_meta(path: str | Path) -> dict[str, Any]:
     """What a file of :func:`save` says of itself."""
-    return _read(path, tensors=False)[0]
+    return _read(path)[0]
 
 
 def load(
@@ -59,7 +56,7 @@ def load(
         under: Name of the model's backbone.
         blend: See :class:`Becotta`.
     """
-    meta, state = _read(path, tensors=True)
+    meta, state = _read(path)
     saved = find_variant(meta["variant"])
     if variant is not None and find_variant(variant) != saved:
         raise ReservoirError(
@@ -79,19 +76,11 @@ def load(
     return becotta
 
 
-def _read(path: str | Path, tensors: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     path = Path(path).expanduser()
     if not path.is_file():
         raise ReservoirError(f"no BECoTTA weights at {path}: make them with tools/warmup.py")
-    try:
-        with safe_open(path, framework="pt") as file:
-            meta = file.metadata() or {}
-            state = {name: file.get_tensor(name) for name in file.keys()} if tensors else {}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ReservoirError(
-            f"{path} is not a readable .safetensors file ({error}): make it again with "
-            "tools/warmup.py"
-        ) from error
+    state, meta = read_tensors(path, "make it again with tools/warmup.py")
     if meta.get("kind") != _KIND:
         raise ReservoirError(
             f"{path} holds no BECoTTA weights (perhaps those of a model): params.weights takes a "

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
+
+from mmseg_reservoir.files import file_digest
 
 from .npy import npy_content
-from .png import png_fault
-from .tar import tar_digest, tar_fault
+from .tar import tar_fault
 
 
 @dataclass(frozen=True)
@@ -46,42 +45,37 @@ def glance(path: Path) -> Facts:
 
 
 def examine(path: Path, is_label: bool) -> Facts:
-    """Everything; reads the file once. Pillow reads labels as mmseg does: palettes stay indices."""
-    if path.suffix == ".tar":
-        return _examine_tar(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        return Facts(None, fault=f"cannot be opened: {error.strerror}")
-    if not data:
-        return Facts(0)
-    sha256 = hashlib.sha256(data).hexdigest()
-    if path.suffix == ".npy":
-        fault, array, values = npy_content(data)
-        return Facts(len(data), fault, sha256, values=values, array=array)
-    fault = png_fault(data) if path.suffix.lower() == ".png" else None
-    if fault is not None:
-        return Facts(len(data), fault, sha256)
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            image.load()
-            shape = (image.height, image.width)
-            pixels = np.asarray(image) if is_label else None
-    # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
-    except Exception as error:
-        return Facts(len(data), f"does not decode: {error}", sha256)
-    values = None
-    if pixels is not None and pixels.ndim == 2:
-        values = tuple(int(value) for value in np.unique(pixels))
-    return Facts(len(data), None, sha256, shape, values)
-
-
-def _examine_tar(path: Path) -> Facts:
-    """An archive is too large to be held in memory, and its pictures are too many to decode."""
+    """All of it; reads the whole file."""
     facts = glance(path)
     if not facts.size:
         return facts
     try:
-        return Facts(facts.size, tar_fault(path), tar_digest(path))
+        facts = replace(facts, sha256=file_digest(path))
     except OSError as error:
         return Facts(None, fault=f"cannot be opened: {error.strerror}")
+    if path.suffix == ".tar":
+        return replace(facts, fault=tar_fault(path))
+    if path.suffix == ".npy":
+        fault, array, values = npy_content(path)
+        return replace(facts, fault=fault, array=array, values=values)
+    return _examine_picture(path, is_label, facts)
+
+
+def _examine_picture(path: Path, is_label: bool, facts: Facts) -> Facts:
+    """Pillow reads labels as mmseg does: palettes stay indices."""
+    # A JPEG of that name would have blurred labels.
+    formats = ["PNG"] if path.suffix.lower() == ".png" else None
+    try:
+        with Image.open(path, formats=formats) as image:
+            image.verify()  # a PNG's checksums and end, which decoders can do without
+        with Image.open(path, formats=formats) as image:
+            pixels = np.asarray(image)
+    except UnidentifiedImageError:
+        return replace(facts, fault=f"is no {path.suffix} file")
+    # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
+    except Exception as error:
+        return replace(facts, fault=f"is truncated or damaged ({error})")
+    values = None
+    if is_label and pixels.ndim == 2:
+        values = tuple(np.unique(pixels).tolist())
+    return replace(facts, shape=pixels.shape[:2], values=values)

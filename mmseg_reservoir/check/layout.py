@@ -95,9 +95,5 @@ class Layout:
 
     def fits(self, root: Path) -> bool:
         """Whether a folder is the root of such a data set."""
-        there = all(_has(root, mark) for mark in self.marks)
-        return there and not any(_has(root, mark) for mark in self.never)
-
-
-def _has(root: Path, mark: str) -> bool:
-    return any(root.glob(mark)) if "*" in mark else (root / mark).exists()
+        there = all(any(root.glob(mark)) for mark in self.marks)
+        return there and not any(any(root.glob(mark)) for mark in self.never)

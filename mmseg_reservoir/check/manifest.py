@@ -16,7 +16,7 @@ def manifest_hash(
     Args:
         paths: The files, in any order.
         root: Names are relative to this folder, with ``/`` between their parts.
-        contents: The sha256 of each file, to be hashed too; see `content_hashes`.
+        contents: The sha256 of each file, to be hashed too.
 
     Example:
         >>> manifest_hash([], "data")[:8]
@@ -30,8 +30,3 @@ def manifest_hash(
             parts.append(contents[path])
         lines.append("\t".join(parts) + "\n")
     return hashlib.sha256("".join(sorted(lines)).encode("utf-8")).hexdigest()
-
-
-def content_hashes(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """The sha256 of each file."""
-    return {Path(path): hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}

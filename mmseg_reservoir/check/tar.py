@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tarfile
 from pathlib import Path
 
@@ -38,12 +37,3 @@ def is_closed(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-min(END, size), 2)
         return size >= END and not file.read().strip(b"\0")
-
-
-def tar_digest(path: Path) -> str:
-    """The sha256 of a file, piece by piece."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()

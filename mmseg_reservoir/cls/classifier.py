@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..build import CLASSIFICATION, Plan, Workplace
 from ..core.calibration import Calibration
-from ..core.pipeline import AdaptationPipeline, Outcome, SingleModelPipeline
-from ..core.style import StyleEncoder
+from ..core.image_range import ImageRange
+from ..core.pipeline import Outcome
 from ..errors import ReservoirError
-from ..methods import OptimizerFactory
-from ..options import construct
-from ..presets import Style, build_reservoir, with_preset
-from .build import build_method
-from .calibrate import calibrate
-from .images import ImageRange, first_images
-
-Source = Iterable[Any] | Calibration
+from ..methods import AdaptationMethod
+from .forward import classification_forward
+from .source import SourceStream
 
 _logger = logging.getLogger(__name__)
 _MARK = "_mmseg_reservoir_adapts"
@@ -44,38 +40,38 @@ class AdaptiveClassifier(nn.Module):
             weights loaded: it cannot be moved or cast afterwards. Its parameters become those of
             the adapted model, and its BatchNorm loses the source's statistics where the method
             goes by the batch, so keep a copy if you need the source model.
-        method: Name of an adaptation method, or ``dict(type=name, **options)``.
+        method: An adaptation method: its name, ``dict(type=name, optimizer=dict(type="Adam",
+            lr=1e-3), **options)``, or one that is ready made around this net.
         reservoir: Options of the reservoir (see ``mmseg_reservoir.presets``), the name of a preset,
-            or None for the plain method.
+            or None for the plain method. Its router, its style encoder and its calibration may be
+            ready made: ``dict(router=MyRouter(), style=my_encoder, calibration=saved)``.
         source: Batches of source images, such as a ``DataLoader`` or a list (labels beside them
-            are ignored), in the size of the stream's batches: for the reservoir and for methods
-            that learn from the source. A :class:`Calibration` saves the reservoir the look at
-            them. None if neither needs it, or if a saved state is to be loaded.
-        optimizer: ``dict(type=name of torch.optim, lr=...)`` or a function from parameters to an
-            optimizer.
+            are ignored): for the reservoir, unless it has a calibration, and for methods that
+            learn from the source. None if neither does, or if a saved state is to be loaded.
         params: What adapts, ``dict(type=..., **options)``: ``norm_affine``, ``all``, ``lora``,
             ``prompt``.
+        statistics: What BatchNorm normalises by: ``"batch"``, as TENT does; ``"running"``, the
+            source's, for streams of single images; a number between 0 and 1, the share of the
+            batch; or ``dict(share=0.1, per_expert=True)``, where an expert's statistics follow
+            its stream. None: as the method wishes.
         images: What the images of the stream are: ``"unit"`` for values in [0, 1], ``"imagenet"``
             if normalised by ImageNet's mean and deviation, or a pair ``(mean, std)``. The net gets
             them as they are; it is the style that needs to know, and augmentations.
-        batch_statistics: Let BatchNorm normalise by the batch, as TENT does. Turn it off for
-            streams of single images. None: as the method wishes.
-        batch_size: Images of a complete batch; smaller ones open no domain. By default the first
-            batch, of the source or the stream, tells.
-        seed: Of everything random in the reservoir, and of the method and of ``params`` unless
-            they say otherwise.
+        batch_size: Images of a complete batch; smaller ones open no domain. The source is cut to
+            it. By default the first batch, of the source or the stream, tells.
+        seed: Of everything random in the reservoir, in the method and in ``params``, unless these
+            have their own.
     """
 
     def __init__(
         self,
         net: nn.Module,
-        method: str | Mapping[str, Any] = "tent",
+        method: str | Mapping[str, Any] | AdaptationMethod = "tent",
         reservoir: Mapping[str, Any] | str | None = None,
-        source: Source | None = None,
-        optimizer: Mapping[str, Any] | OptimizerFactory | None = None,
+        source: Iterable[Any] | None = None,
         params: Mapping[str, Any] | None = None,
+        statistics: str | float | Mapping[str, Any] | None = None,
         images: str | tuple = "unit",
-        batch_statistics: bool | None = None,
         batch_size: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -85,27 +81,36 @@ class AdaptiveClassifier(nn.Module):
                 "this net adapts already, or has: its parameters and BatchNorm statistics are not "
                 "those of the source any more. Wrap a copy.deepcopy of it that was made before"
             )
-        self.net = net.eval()
         self.range = ImageRange(images)
+        self.plan = Plan(CLASSIFICATION, method, params, statistics, reservoir, seed)
+        self.net = net.eval()
         self.batch_size = batch_size
         self.frozen = False
         self.last: Outcome | None = None
         """What happened to the last batch: prediction, route, number of experts."""
-        self._seed = seed
-        self._reservoir = None if reservoir is None else with_preset(_options(reservoir))
-        self.method = build_method(
-            net, method, optimizer, params, batch_statistics, images=self.range, seed=seed
-        )
+        self.calibration: Calibration | None = None
+        """What the router knows of the source; None if it looks at no styles."""
+        if source is not None:
+            device = next((p.device for p in net.parameters()), torch.device("cpu"))
+            source = SourceStream(source, batch_size, self.range, device)
+        place = Workplace(net, classification_forward, self.range, source)
+        self.pipeline = self.plan.assemble(place)
+        self.method = self.pipeline.method
         setattr(net, _MARK, True)
-        self._batches = _check_source(source)
-        self.calibration = source if isinstance(source, Calibration) else None
         self._source_size: int | None = None
-        self.pipeline: AdaptationPipeline | None = None
-        # First the reservoir: a source that shuffles then calibrates it alike for all methods.
-        if reservoir is None or source is not None or self._needs_no_style():
-            self._build()
-        if self.method.needs_source and self._batches is not None:
-            self.method.prepare(self._source_images())
+        learns = self.method.needs_source and not isinstance(method, AdaptationMethod)
+        needed = self.plan.needs_calibration or learns
+        self.waits_for_source: bool = needed and source is None
+        """Whether it can do nothing until a state is loaded."""
+        if self.waits_for_source and reservoir is not None and not self.plan.needs_calibration:
+            raise ReservoirError(
+                f"{type(self.method).__name__} learns from source images, beside what the "
+                "calibration tells the reservoir: give source=..., too"
+            )
+        if not self.waits_for_source:
+            self.calibration = self.plan.look_at_source(self.pipeline, place)
+        if source is not None and self.calibration is not None and batch_size is None:
+            self.batch_size = self._source_size = source.batch_size
 
     def forward(self, images: Tensor, domain: str | None = None) -> Tensor:
         """Logits of a batch; adapts to it unless frozen, also within ``torch.no_grad()``.
@@ -114,17 +119,18 @@ class AdaptiveClassifier(nn.Module):
             images: The batch.
             domain: Its true domain; only an oracle router looks at it.
         """
-        if self.pipeline is None:
+        if self.waits_for_source:
             raise ReservoirError(
-                "the reservoir knows no source images yet: give AdaptiveClassifier source=..., or "
-                "load the state of one that had them"
+                f"{type(self.method).__name__} or its reservoir knows no source images yet: give "
+                "AdaptiveClassifier source=..., or load the state of one that had them"
             )
         if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
             what = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
             raise ReservoirError(f"a batch must be a tensor (N, 3, H, W), got {what}")
-        self._compare_with_source(len(images))
         if not torch.isfinite(images).all():
             raise ReservoirError("the batch holds NaN or infinite values: mend or drop its images")
+        self.range.check(images)
+        self._check_size(len(images))
         if self.frozen:
             # Not even here in inference mode: the router's centroids still follow the stream.
             with torch.inference_mode(False), torch.no_grad():
@@ -136,10 +142,28 @@ class AdaptiveClassifier(nn.Module):
                 "torch.no_grad() or nothing, or freeze() the model"
             )
         else:
-            self.batch_size = self.batch_size or len(images)
             complete = len(images) >= self.batch_size
             self.last = self.pipeline.step(images, complete=complete, domain=domain)
         return self.last.logits
+
+    def _check_size(self, size: int) -> None:
+        """At the first batch: is it of the size that tau was measured for?"""
+        if self.last is not None:
+            return
+        if self._source_size is not None and size != self._source_size:
+            raise ReservoirError(
+                f"the first batch of the stream has {size} images, those of the source have "
+                f"{self._source_size}, and tau is right for batches of one size only: say "
+                f"batch_size={size}, and the source is cut to it"
+            )
+        if self.batch_size is not None and size < self.batch_size:
+            _logger.warning(
+                "the first batch has %d images, a complete one batch_size=%d: smaller batches "
+                "open no domain",
+                size,
+                self.batch_size,
+            )
+        self.batch_size = self.batch_size or size
 
     def freeze(self, frozen: bool = True) -> AdaptiveClassifier:
         """Stop adapting (or go on): batches are still routed to the experts that there are.
@@ -156,8 +180,8 @@ class AdaptiveClassifier(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AdaptiveClassifier:
         """Refuse to be moved or cast: experts and optimizers are elsewhere than the net."""
         values = self.method.space.values.detach()
-        found = fn(values)
-        if (found.device, found.dtype) != (values.device, values.dtype):
+        applied = fn(values)
+        if (applied.device, applied.dtype) != (values.device, values.dtype):
             raise ReservoirError(
                 "an AdaptiveClassifier cannot be moved or cast: do that with the net, then wrap it"
             )
@@ -167,18 +191,19 @@ class AdaptiveClassifier(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Pipeline and calibration; plain tensors and numbers, so that safe loading works."""
-        if self.pipeline is None:
-            raise ReservoirError("there is no state to save: the reservoir has no source yet")
-        styles = self.calibration.styles if self.calibration else None
+        if self.waits_for_source:
+            raise ReservoirError("there is no state to save: the source has not been seen yet")
+        known = self.calibration
         return {
             "about": self._about(),
             "pipeline": self.pipeline.state_dict(),
-            "styles": styles,
+            "styles": None if known is None else known.styles,
+            "groups": None if known is None else known.groups,
             "batch_size": self.batch_size,
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`get_extra_state`; builds what waited for source images."""
+        """Restore :meth:`get_extra_state`, also where no source images were given."""
         for what, ours in self._about().items():
             if state["about"][what] != ours:
                 raise ReservoirError(
@@ -186,98 +211,21 @@ class AdaptiveClassifier(nn.Module):
                     "the AdaptiveClassifier with the options of the one that was saved"
                 )
         if state["styles"] is not None:
-            self.calibration = Calibration(state["styles"].cpu())  # where styles are compared
-        if self.pipeline is None:
-            self._build()
+            # On the CPU, where styles are compared.
+            self.calibration = Calibration(state["styles"].cpu(), groups=state["groups"])
+            self.pipeline.router.fit(self.calibration)
         self.batch_size = state["batch_size"]
+        self.waits_for_source, self._source_size = False, None
         self.pipeline.load_state_dict(state["pipeline"])
 
     def _about(self) -> dict[str, str]:
         """What a state must agree in; the numbers among the options may differ."""
-        reservoir = self._reservoir or {}
-        router = (reservoir.get("router") or {}).get("type", "style")
-        style = dict(reservoir.get("style") or {})
-        features = {key: str(style.get(key)) for key in ("taps", "statistic", "size")}
+        router = getattr(self.pipeline, "router", None)
+        encoder = getattr(self.pipeline, "encoder", None)
+        style = encoder.fingerprint() if hasattr(encoder, "fingerprint") else str(encoder)
         return {
             "method": type(self.method).__name__,
             "optimizer": type(self.method.optimizer).__name__,
-            "router": router if self._reservoir is not None else "none, no reservoir",
-            "style": ", ".join(f"{key}={value}" for key, value in features.items()),
+            "router": "none, no reservoir" if router is None else type(router).__name__,
+            "style": json.dumps(style, sort_keys=True),
         }
-
-    # How it comes about.
-
-    def _build(self) -> None:
-        if self._reservoir is None:
-            self.pipeline = SingleModelPipeline(self.method)
-            return
-        self.pipeline = construct(
-            build_reservoir,
-            self._reservoir,
-            "reservoir",
-            method=self.method,
-            make_style=self._make_style,
-            seed=self._seed,
-        )
-
-    def _make_style(self, style: Mapping[str, Any], calibration: Mapping[str, Any]) -> Style:
-        encoder = construct(StyleEncoder, style, "reservoir.style")
-
-        def encode(images: Tensor) -> Tensor:
-            return encoder(self.range.normalised(images))
-
-        self.calibration = construct(
-            calibrate,
-            calibration,
-            "reservoir.calibration",
-            read=partial(self._source_images, complete=True),
-            encode=encode,
-            known=self.calibration,
-        )
-        return encode, self.calibration, encoder.groups
-
-    def _source_images(self, complete: bool = False) -> Iterable[Tensor]:
-        """The images of the source batches, those of complete ones only if asked for."""
-        device = self.method.space.values.device
-        for batch in self._batches:
-            images = first_images(batch).to(device)
-            self.batch_size = self.batch_size or len(images)
-            if not complete:
-                yield images
-            elif len(images) >= self.batch_size:
-                self._source_size = len(images)
-                yield images
-
-    def _compare_with_source(self, size: int) -> None:
-        """Warn, once, of batches that tau was not measured for."""
-        known, self._source_size = self._source_size, None
-        if known is not None and size != known:
-            _logger.warning(
-                "the first batch of the stream has %d images, those of the source have %d: tau "
-                "is right for batches of one size only%s. Give source batches of the stream's size",
-                size,
-                known,
-                ", and smaller ones open no domain" if size < known else "",
-            )
-
-    def _needs_no_style(self) -> bool:
-        return (self._reservoir.get("router") or {}).get("type") == "oracle"
-
-
-def _options(reservoir: Mapping[str, Any] | str) -> dict[str, Any]:
-    """With the VGG-19 of the user's cache, or seeded filters: three lines must run anywhere."""
-    if not isinstance(reservoir, (Mapping, str)):
-        raise ReservoirError(f"reservoir must be options or a preset's name, got {reservoir!r}")
-    options = {"preset": reservoir} if isinstance(reservoir, str) else dict(reservoir)
-    options["style"] = {"weights": "auto", **options.get("style", {})}
-    return options
-
-
-def _check_source(source: Source | None) -> Iterable[Any] | None:
-    if source is None or isinstance(source, Calibration):
-        return None
-    if iter(source) is source:
-        raise ReservoirError(
-            "source is an iterator, which can be read only once: give a list or a DataLoader"
-        )
-    return source

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..build import CLASSIFICATION, Plan
 from ..errors import ReservoirError
-from ..options import choose, construct, suggest
+from ..options import Options, check_options, find, parameters_of, pick, suggest
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
 from .datasets import SourceBatches, build_dataset, build_source
 from .progress import StreamProgress
 from .results import ResultsRecord
 from .stream import StreamBatch
-from .streams import STREAMS, CCCStream, build_stream
+from .streams import CCCStream, build_stream
 
-Options = Mapping[str, Any]
 REQUIRED = ("data", "model", "method", "stream")
 OPTIONAL = (
-    "optimizer",
     "params",
+    "statistics",
     "reservoir",
-    "source",
-    "batch_statistics",
+    "source_images",
     "randomness",
     "device",
     "work_dir",
+    "custom_imports",
 )
 """Keys that a config may have; the rest is a mistake."""
 
@@ -42,8 +42,8 @@ def run(
 
     Args:
         config: Plain options. Needed: ``data``, ``model``, ``method`` and ``stream``, each with a
-            ``type``. ``optimizer``, ``params``, ``reservoir`` and ``batch_statistics`` are those
-            of `AdaptiveClassifier`; ``source`` names clean images and how many to take
+            ``type``. ``params``, ``statistics`` and ``reservoir`` are those of
+            `AdaptiveClassifier`; ``source_images`` names clean images and how many to take
             (``num_images``); ``randomness.seed`` is the seed of everything; ``device`` is where to
             compute.
         work_dir: Where the results go.
@@ -52,10 +52,16 @@ def run(
     """
     check_keys(config)
     seed = int((config.get("randomness") or {}).get("seed") or 0)
+    check_all(config, seed)
     torch.manual_seed(seed)
     device = find_device(config.get("device"))
-    stream = make_stream(config, seed)
+    stream = build_stream(config["stream"], build_dataset(config["data"]), seed)
     model = make_model(config, stream.batch_size, seed, device)
+    if model.waits_for_source:
+        raise ReservoirError(
+            f"{type(model.method).__name__} or its reservoir learns from source images: name them, "
+            "source_images=dict(type=...)"
+        )
     router = getattr(model.pipeline, "router", None)
     about = {
         "method": type(model.method).__name__,
@@ -65,6 +71,7 @@ def run(
         "config_file": config_file,
         "data": _describe(stream),
         "stream": stream.record(),
+        "options": model.plan.options,
         "config": dict(config),
     }
     one_domain = stream.data.title if isinstance(stream, CCCStream) else None
@@ -111,31 +118,32 @@ def known_keys() -> tuple[str, ...]:
     return REQUIRED + OPTIONAL
 
 
-def make_stream(config: Options, seed: int) -> Any:
-    """The stream that ``data`` and ``stream`` describe; its own seed is that of the run."""
-    options = dict(config["stream"])
-    kind = choose(options.get("type", "csc"), STREAMS, "stream")
-    if kind is not CCCStream:  # whose order is written on disk
-        options.setdefault("seed", seed)
-    return build_stream(options, build_dataset(config["data"]))
+def check_all(config: Options, seed: int) -> None:
+    """Find what is wrong with any option, before anything is read or computed."""
+    Plan(CLASSIFICATION, **_adaptation(config), seed=seed)
+    pick("data", config["data"], "data")
+    pick("stream", config["stream"], "stream", default="csc", given=("data",))
+    if config.get("source_images"):
+        _source_options(config["source_images"])
 
 
 def make_model(
     config: Options, batch_size: int, seed: int, device: torch.device
 ) -> AdaptiveClassifier:
     """The network that ``model`` describes, adapting as the other keys say."""
-    source = config.get("source")
+    source = config.get("source_images")
     return AdaptiveClassifier(
         build_backbone(config["model"]).to(device),
-        method=config["method"],
-        reservoir=config.get("reservoir"),
+        **_adaptation(config),
         source=None if source is None else LazySource(source, batch_size, seed),
-        optimizer=config.get("optimizer"),
-        params=config.get("params"),
-        batch_statistics=config.get("batch_statistics"),
         batch_size=batch_size,
         seed=seed,
     )
+
+
+def _adaptation(config: Options) -> dict[str, Any]:
+    keys = ("method", "params", "statistics", "reservoir")
+    return {key: config[key] for key in keys if config.get(key) is not None}
 
 
 class LazySource:
@@ -150,17 +158,28 @@ class LazySource:
     """
 
     def __init__(self, options: Options, batch_size: int, seed: int) -> None:
-        self.options = dict(options)
-        self.fixed = {"batch_size": batch_size, "seed": seed}
-        if "num_images" in self.options:
-            self.fixed["count"] = self.options.pop("num_images")
+        self.options, count = _source_options(options)
+        self.fixed = {"batch_size": batch_size, "seed": seed, **count}
         self._batches: SourceBatches | None = None
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         if self._batches is None:
             images = build_source(self.options)
-            self._batches = construct(SourceBatches, {}, "source", images=images, **self.fixed)
+            self._batches = SourceBatches(images, **self.fixed)
         yield from self._batches
+
+
+def _source_options(options: Options) -> tuple[dict[str, Any], dict[str, int]]:
+    """What names the images, and how many of them to draw."""
+    options = dict(options)
+    valid = ("type", "num_images", *parameters_of(find("source", options.get("type", ""))))
+    for name in options:
+        if name not in valid:
+            raise ReservoirError(f"source_images has no option {name!r}{suggest(name, valid)}")
+    count = {"count": options.pop("num_images")} if "num_images" in options else {}
+    check_options(SourceBatches, count, "source_images", ("images", "batch_size", "seed"))
+    pick("source", options, "source_images")
+    return options, count
 
 
 def _step(model: AdaptiveClassifier, batch: StreamBatch, device: torch.device) -> tuple:

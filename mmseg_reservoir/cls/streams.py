@@ -5,7 +5,7 @@ The tables of classification have one column per round, the error over all batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..errors import ReservoirError
-from ..options import choose, construct
+from ..options import Options, pick, register
 from . import orders
 from .datasets.base import DomainSet, check_severity
 from .datasets.ccc import CCC, Sample
@@ -22,6 +22,7 @@ from .stream import Step, Stream, StreamBatch, check_numbers
 RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
 
+@register("stream", "csc")
 @dataclass(eq=False)
 class RecurringStream(Stream):
     """Recurring Continual Structured Change (CSC): all domains in order, again and again."""
@@ -34,6 +35,7 @@ class RecurringStream(Stream):
                 yield from self._visit(round, domain)
 
 
+@register("stream", "cdc")
 @dataclass(eq=False)
 class DynamicStream(Stream):
     """Recurring Continual Dynamic Change (CDC): domains change unpredictably, and come back.
@@ -80,6 +82,7 @@ class DynamicStream(Stream):
         return {"turns": self.turns, "concentration": self.concentration, "slots": self.slots}
 
 
+@register("stream", "gradual")
 @dataclass(eq=False)
 class GradualStream(Stream):
     """CSC in which each domain comes on and goes off: severities 1, 2, 3, 4, 5, 4, 3, 2, 1.
@@ -113,6 +116,7 @@ class GradualStream(Stream):
         return {"severities": list(self.severities)}
 
 
+@register("stream", "ccc")
 @dataclass(eq=False)
 class CCCStream:
     """Continuously Changing Corruptions: as generated, in order, once. Its length is not known.
@@ -167,18 +171,17 @@ class CCCStream:
         }
 
 
-STREAMS: dict[str, type] = {
-    "csc": RecurringStream,
-    "cdc": DynamicStream,
-    "gradual": GradualStream,
-    "ccc": CCCStream,
-}
+def build_stream(options: Options, data: DomainSet | CCC, seed: int = 0) -> Stream | CCCStream:
+    """The stream that ``dict(type="csc", rounds=20, ...)`` describes.
 
-
-def build_stream(options: Mapping[str, Any], data: DomainSet | CCC) -> Stream | CCCStream:
-    """The stream that ``dict(type="csc", rounds=20, ...)`` describes."""
-    options = dict(options)
-    kind = choose(options.pop("type", "csc"), STREAMS, "stream")
-    if (kind is CCCStream) != isinstance(data, CCC):
-        raise ReservoirError(f"stream {kind.kind!r} does not go with {data.title}: CCC needs 'ccc'")
-    return construct(kind, options, "stream", data=data)
+    Args:
+        options: What the user wrote.
+        data: What it is a stream of.
+        seed: Of all orders, unless the options have their own.
+    """
+    choice = pick("stream", options, "stream", default="csc", given=("data",))
+    if (choice.factory is CCCStream) != isinstance(data, CCC):
+        raise ReservoirError(
+            f"stream {choice.name!r} does not go with {data.title}: CCC needs 'ccc'"
+        )
+    return choice.make(data=data, seed=seed)

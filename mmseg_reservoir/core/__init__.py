@@ -1,12 +1,16 @@
 """The task-independent core: torch only."""
 
+from .calibrate import calibrate
 from .calibration import Calibration
 from .clustering import InformationClustering, KMeansClustering, SinkhornClustering
 from .domain_reset import DomainResetPipeline
+from .encoder import Encoder
+from .image_range import ImageRange
 from .losses import entropy, information_loss
 from .memory import ReservoirSampling, StyleMemory
 from .model_style import ModelStyleEncoder
-from .params import ParamSpace, norm_affine, use_batch_statistics
+from .normalisation import Statistics, use_batch_statistics
+from .params import ParamSpace, all_parameters, norm_affine
 from .pipeline import (
     AdaptationPipeline,
     Outcome,
@@ -15,12 +19,16 @@ from .pipeline import (
 )
 from .reservoir import Reservoir
 from .router import OracleRouter, Route, Router, StyleRouter
+from .segment_router import SegmentRouter
 from .style import StyleEncoder
+from .style_space import StyleSpace
 
 __all__ = [
     "AdaptationPipeline",
     "Calibration",
     "DomainResetPipeline",
+    "Encoder",
+    "ImageRange",
     "InformationClustering",
     "KMeansClustering",
     "ModelStyleEncoder",
@@ -32,11 +40,16 @@ __all__ = [
     "ReservoirSampling",
     "Route",
     "Router",
+    "SegmentRouter",
     "SingleModelPipeline",
     "SinkhornClustering",
+    "Statistics",
     "StyleEncoder",
     "StyleMemory",
     "StyleRouter",
+    "StyleSpace",
+    "all_parameters",
+    "calibrate",
     "entropy",
     "information_loss",
     "norm_affine",

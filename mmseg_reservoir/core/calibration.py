@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
+from ..files import read_tensors, write_tensors
 from .distance import Distance, euclidean
 
-_FORMAT = "mmseg_reservoir.calibration.1"
+_FORMAT = "mmseg_reservoir.calibration.2"
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,12 @@ class Calibration:
     Args:
         styles: Style vectors of source batches, ``(N, d)``.
         about: Everything that the styles depend on, as plain JSON values.
+        groups: Lengths of the blocks of a style, one per tap; None if not known.
     """
 
     styles: Tensor
     about: Mapping[str, object] = field(default_factory=dict)
+    groups: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if self.styles.ndim != 2 or len(self.styles) < 2:
@@ -77,40 +80,30 @@ class Calibration:
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write a ``.safetensors`` file, all of it or nothing."""
-        from safetensors.torch import save_file
-
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        save_file(
-            {"styles": self.styles.cpu().contiguous()},
-            partial,
-            metadata={"format": _FORMAT, "about": json.dumps(self.about)},
-        )
-        partial.replace(path)
-        return path
+        groups = None if self.groups is None else list(self.groups)
+        about = {"about": json.dumps(self.about), "groups": json.dumps(groups)}
+        return write_tensors(path, {"styles": self.styles}, {"format": _FORMAT, **about})
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Calibration:
         """Read a file of :meth:`save`."""
-        from safetensors import SafetensorError, safe_open
-
         path = Path(path).expanduser()
         if not path.is_file():
             raise ReservoirError(
                 f"no calibration file at {path}: make one by a run with source images, which "
                 "writes calibration.safetensors into its work directory"
             )
-        try:
-            with safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("format") != _FORMAT:
-                    raise ReservoirError(f"{path} is not a calibration file of mmseg_reservoir")
-                return cls(file.get_tensor("styles"), json.loads(metadata["about"]))
-        except SafetensorError as error:
-            raise ReservoirError(f"{path} is damaged ({error}): calibrate again") from error
+        tensors, metadata = read_tensors(path, mend="calibrate again")
+        if metadata.get("format") != _FORMAT:
+            raise ReservoirError(
+                f"{path} is not a calibration file of this version of mmseg_reservoir "
+                f"({_FORMAT}): calibrate again"
+            )
+        groups = json.loads(metadata["groups"])
+        return cls(tensors["styles"], json.loads(metadata["about"]), groups)
 
 
 def cache_key(about: Mapping[str, object]) -> str:
     """A short name for everything that a calibration depends on."""
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:20]
+    text = json.dumps([_FORMAT, about], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import choose
-from .distance import DISTANCES
+from ..options import choose, find, register
+from .distance import Distance
 from .losses import information_loss
 from .state import copied_to
 
@@ -18,28 +18,36 @@ from .state import copied_to
 class Clustering(ABC):
     """Centroids, of which the first is the source's, and the rule that moves them.
 
+    There are none before :meth:`start`.
+
     Args:
-        source_centroid: The first centroid, ``(d,)``.
         temperature: Distances are divided by it before the softmax: a number, or ``"sqrt_d"`` as
             in Eq. 8 and 12 of the paper. The published implementation uses 1.
-        distance: A name of ``DISTANCES``.
+        distance: Of styles and centroids; registered as ``"distance"``.
     """
 
     def __init__(
-        self,
-        source_centroid: Tensor,
-        temperature: float | str = 1.0,
-        distance: str = "euclidean",
+        self, temperature: float | str = 1.0, distance: str | Distance = "euclidean"
     ) -> None:
-        if temperature == "sqrt_d":
-            temperature = source_centroid.numel() ** 0.5
-        if isinstance(temperature, str) or not temperature > 0:
+        is_number = isinstance(temperature, (int, float)) and temperature > 0
+        if not (is_number or temperature == "sqrt_d"):
             raise ReservoirError(
                 f"temperature must be a number above 0 or 'sqrt_d', got {temperature!r}"
             )
-        self.temperature = float(temperature)
-        self.distance = choose(distance, DISTANCES, "distance")
-        self.source_centroid = source_centroid.detach().clone()
+        self.temperature = temperature
+        self.distance = find("distance", distance)
+
+    def start(self, centroid: Tensor) -> Clustering:
+        """Begin with the centroid of the source, ``(d,)``."""
+        self.source_centroid = centroid.detach().clone()
+        if self.temperature == "sqrt_d":
+            self.temperature = centroid.numel() ** 0.5
+        self._begin()
+        return self
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Place the first centroid."""
 
     @property
     @abstractmethod
@@ -78,29 +86,28 @@ class GradientClustering(Clustering):
     They are stored as offsets, and AdamW's weight decay pulls these to zero.
 
     Args:
-        source_centroid: The first centroid.
-        temperature: See :class:`Clustering`.
-        distance: See :class:`Clustering`.
         lr: Learning rate.
         weight_decay: AdamW's.
         decay_towards: What an offset is an offset from: the ``"source"`` centroid, as published,
             or ``"zero"``, if AdamW is applied to the centroids themselves.
+        **options: See :class:`Clustering`.
     """
 
     def __init__(
         self,
-        source_centroid: Tensor,
-        temperature: float | str = 1.0,
-        distance: str = "euclidean",
         lr: float = 1e-4,
         weight_decay: float = 0.01,
-        decay_towards: str = "source",
+        decay_towards: Literal["source", "zero"] = "source",
+        **options: Any,
     ) -> None:
-        super().__init__(source_centroid, temperature, distance)
+        super().__init__(**options)
         self.lr = lr
         self.weight_decay = weight_decay
-        origins = {"source": self.source_centroid, "zero": torch.zeros_like(self.source_centroid)}
-        self._origin = choose(decay_towards, origins, "target of weight decay")
+        origins = {"source": 1.0, "zero": 0.0}
+        self._origin_share = choose(decay_towards, origins, "target of weight decay")
+
+    def _begin(self) -> None:
+        self._origin = self._origin_share * self.source_centroid
         self._restart((self.source_centroid - self._origin)[None])
 
     @property
@@ -142,6 +149,7 @@ class GradientClustering(Clustering):
         self._optimizer.state[self._offsets] = state["optimizer"]
 
 
+@register("clustering", "information")
 class InformationClustering(GradientClustering):
     """The paper's rule: maximise the mutual information of styles and clusters (Eq. 9 and 10)."""
 
@@ -149,6 +157,7 @@ class InformationClustering(GradientClustering):
         return information_loss(logits)
 
 
+@register("clustering", "sinkhorn")
 class SinkhornClustering(GradientClustering):
     """Sinkhorn-Knopp: follow balanced assignments of the remembered styles (SwAV, Caron 2020).
 
@@ -156,26 +165,12 @@ class SinkhornClustering(GradientClustering):
     share; the loss is the cross-entropy of the predicted assignments with them.
 
     Args:
-        source_centroid: The first centroid.
-        temperature: See :class:`Clustering`.
-        distance: See :class:`Clustering`.
-        lr: See :class:`GradientClustering`.
-        weight_decay: See :class:`GradientClustering`.
-        decay_towards: See :class:`GradientClustering`.
         iterations: Of the alternating normalisation; SwAV has 3.
+        **options: See :class:`GradientClustering`.
     """
 
-    def __init__(
-        self,
-        source_centroid: Tensor,
-        temperature: float | str = 1.0,
-        distance: str = "euclidean",
-        lr: float = 1e-4,
-        weight_decay: float = 0.01,
-        decay_towards: str = "source",
-        iterations: int = 3,
-    ) -> None:
-        super().__init__(source_centroid, temperature, distance, lr, weight_decay, decay_towards)
+    def __init__(self, iterations: int = 3, **options: Any) -> None:
+        super().__init__(**options)
         self.iterations = iterations
 
     def loss(self, logits: Tensor) -> Tensor:
@@ -186,22 +181,14 @@ class SinkhornClustering(GradientClustering):
         return -(log_targets.exp() * logits.log_softmax(dim=1)).sum(dim=1).mean()
 
 
+@register("clustering", "kmeans")
 class KMeansClustering(Clustering):
     """Online k-means: the nearest centroid becomes the mean of all styles it has won.
 
-    Args:
-        source_centroid: The first centroid; it counts as one style.
-        temperature: See :class:`Clustering`.
-        distance: See :class:`Clustering`.
+    The centroid of the source counts as one style.
     """
 
-    def __init__(
-        self,
-        source_centroid: Tensor,
-        temperature: float | str = 1.0,
-        distance: str = "euclidean",
-    ) -> None:
-        super().__init__(source_centroid, temperature, distance)
+    def _begin(self) -> None:
         self._centroids = self.source_centroid[None].clone()
         self._counts = torch.ones(1)
 
@@ -224,10 +211,3 @@ class KMeansClustering(Clustering):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._centroids = state["centroids"].to(self._centroids, copy=True)
         self._counts = state["counts"].to(self._counts, copy=True)
-
-
-CLUSTERINGS: dict[str, type[Clustering]] = {
-    "information": InformationClustering,
-    "sinkhorn": SinkhornClustering,
-    "kmeans": KMeansClustering,
-}

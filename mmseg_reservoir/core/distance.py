@@ -8,21 +8,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..options import register
+
 Distance = Callable[[Tensor, Tensor], Tensor]
 """``(n, d), (K, d) -> (n, K)``."""
 
 
+@register("distance", "euclidean")
 def euclidean(styles: Tensor, centroids: Tensor) -> Tensor:
     """``||s - c||``, as in the paper."""
     # The matrix-product form loses digits for near points, and K is small.
     return torch.cdist(styles, centroids, compute_mode="donot_use_mm_for_euclid_dist")
 
 
+@register("distance", "cosine")
 def cosine(styles: Tensor, centroids: Tensor) -> Tensor:
     """``1 - cos(s, c)``, between 0 and 2."""
     return 1 - F.normalize(styles, dim=1) @ F.normalize(centroids, dim=1).T
 
 
+@register("distance", "kl")
 def kullback_leibler(styles: Tensor, centroids: Tensor) -> Tensor:
     """``KL(softmax(s) || softmax(c))``: styles as distributions over channels.
 
@@ -32,10 +37,3 @@ def kullback_leibler(styles: Tensor, centroids: Tensor) -> Tensor:
     log_p, log_q = styles.log_softmax(dim=1), centroids.log_softmax(dim=1)
     p = log_p.exp()
     return ((p * log_p).sum(dim=1, keepdim=True) - p @ log_q.T).clamp_min(0)
-
-
-DISTANCES: dict[str, Distance] = {
-    "euclidean": euclidean,
-    "cosine": cosine,
-    "kl": kullback_leibler,
-}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
+from ..options import register
 from .pipeline import AdaptationPipeline, Outcome, SingleModelPipeline, find_route
 from .router import Router
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod
 
 
+@register("pipeline", "reset")
 class DomainResetPipeline(AdaptationPipeline):
     """One model that starts anew whenever the router sees another domain.
 
@@ -32,7 +34,7 @@ class DomainResetPipeline(AdaptationPipeline):
         method: AdaptationMethod,
         router: Router,
         encoder: Callable[[Tensor], Tensor] | None = None,
-        predict: str = "before",
+        predict: Literal["before", "after"] = "before",
     ) -> None:
         super().__init__(method, predict)
         self.router = router

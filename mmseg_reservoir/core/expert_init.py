@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from ..options import register
 from .losses import information_loss
 from .reservoir import Reservoir, State
 
@@ -30,6 +31,7 @@ def ranking(reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor) -> l
     return sorted(range(len(scores)), key=scores.__getitem__)
 
 
+@register("init", "mi")
 def from_best_expert(
     reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
 ) -> tuple[Tensor, State]:
@@ -38,6 +40,7 @@ def from_best_expert(
     return parameters, method.inherit_domain_state(state)
 
 
+@register("init", "mi_fresh")
 def from_best_expert_fresh(
     reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
 ) -> tuple[Tensor, State]:
@@ -46,6 +49,7 @@ def from_best_expert_fresh(
     return parameters, method.fresh_domain_state()
 
 
+@register("init", "top3")
 def from_top_experts(
     reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
 ) -> tuple[Tensor, State]:
@@ -54,16 +58,9 @@ def from_top_experts(
     return reservoir.experts[best].mean(dim=0), method.fresh_domain_state()
 
 
+@register("init", "source")
 def from_source(
     reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
 ) -> tuple[Tensor, State]:
     """Start from the source model with a fresh state."""
     return reservoir.source, method.fresh_domain_state()
-
-
-EXPERT_INITS: dict[str, ExpertInit] = {
-    "mi": from_best_expert,
-    "mi_fresh": from_best_expert_fresh,
-    "top3": from_top_experts,
-    "source": from_source,
-}

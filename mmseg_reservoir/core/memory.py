@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
+from ..options import register
 
 
 class StyleMemory(ABC):
@@ -21,15 +22,22 @@ class StyleMemory(ABC):
             with K, as in the published implementation: ``M // K_max * K``.
         k_max: The number of experts that share M.
         seed: Seed of the private random generator, so that nothing else can disturb it.
+        source_styles: How many styles of the source it holds at the start.
     """
 
     def __init__(
-        self, capacity: int = 1024, per_expert: bool = False, k_max: int = 16, seed: int = 0
+        self,
+        capacity: int = 1024,
+        per_expert: bool = False,
+        k_max: int = 16,
+        seed: int = 0,
+        source_styles: int = 0,
     ) -> None:
         if capacity < 1 or (per_expert and capacity < k_max):
             least = f"K_max = {k_max}" if per_expert else "1"
             raise ReservoirError(f"the style memory needs a capacity M >= {least}, got {capacity}")
         self.capacity = capacity
+        self.source_styles = source_styles
         self._share = capacity // k_max if per_expert else None
         self._generator = torch.Generator().manual_seed(seed)
         self.seen = 0
@@ -67,8 +75,8 @@ class StyleMemory(ABC):
         self.seen += 1
 
     def fill(self, styles: Tensor) -> None:
-        """Begin with styles of the source, ``(n, d)``."""
-        for style in styles:
+        """Begin with the first ``source_styles`` styles of the source, of ``(n, d)``."""
+        for style in styles[: self.source_styles]:
             self.add(style, torch.ones(len(self) + 1, 1))
 
     @abstractmethod
@@ -96,6 +104,7 @@ class StyleMemory(ABC):
             self._rows[: len(rows)] = rows
 
 
+@register("memory", "reservoir")
 class ReservoirSampling(StyleMemory):
     """Vitter (1985): after t styles each one is kept with probability M / t, as in the paper."""
 
@@ -108,6 +117,7 @@ class ReservoirSampling(StyleMemory):
         return int(torch.randint(below, (), generator=self._generator))
 
 
+@register("memory", "published")
 class PublishedReservoirSampling(ReservoirSampling):
     """As published: draws among the styles before this one, and forgets the count after 10 M.
 
@@ -115,22 +125,14 @@ class PublishedReservoirSampling(ReservoirSampling):
     are favoured less and less.
 
     Args:
-        capacity: See :class:`StyleMemory`.
-        per_expert: See :class:`StyleMemory`.
-        k_max: See :class:`StyleMemory`.
-        seed: See :class:`StyleMemory`.
         draw: Replaces the random draws (``n -> 0 .. n - 1``), to follow a recorded run.
+        **options: See :class:`StyleMemory`.
     """
 
     def __init__(
-        self,
-        capacity: int = 1024,
-        per_expert: bool = False,
-        k_max: int = 16,
-        seed: int = 0,
-        draw: Callable[[int], int] | None = None,
+        self, *args: Any, draw: Callable[[int], int] | None = None, **options: Any
     ) -> None:
-        super().__init__(capacity, per_expert, k_max, seed)
+        super().__init__(*args, **options)
         if draw is not None:
             self._draw = draw
 
@@ -142,6 +144,7 @@ class PublishedReservoirSampling(ReservoirSampling):
             self.seen = limit
 
 
+@register("memory", "fifo")
 class FirstInFirstOut(StyleMemory):
     """Keeps the newest styles."""
 
@@ -150,6 +153,7 @@ class FirstInFirstOut(StyleMemory):
         self._rows[self._size - 1] = style
 
 
+@register("memory", "replace")
 class ReplaceWeakest(StyleMemory):
     """As published under the name "replace": a style takes the place of one of its own cluster.
 
@@ -166,6 +170,7 @@ class ReplaceWeakest(StyleMemory):
             self._rows[weakest] = style
 
 
+@register("memory", "none")
 class NoMemory(StyleMemory):
     """Remembers nothing: centroids follow the current style alone (the ablation without SR)."""
 
@@ -174,12 +179,3 @@ class NoMemory(StyleMemory):
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         raise AssertionError("a memory that keeps nothing is never full")
-
-
-MEMORIES: dict[str, type[StyleMemory]] = {
-    "reservoir": ReservoirSampling,
-    "published": PublishedReservoirSampling,
-    "fifo": FirstInFirstOut,
-    "replace": ReplaceWeakest,
-    "none": NoMemory,
-}

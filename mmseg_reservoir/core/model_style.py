@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from ..options import choose, suggest
-from .statistics import STATISTICS
-from .style import weight_digest
+from ..options import register, suggest
+from .encoder import Encoder
+from .statistics import Statistic, find_statistic, name_of
 
 
 class _Enough(Exception):
     """All taps have been reached: the rest of the forward pass is not needed."""
 
 
-class ModelStyleEncoder(nn.Module):
+@register("style", "model")
+class ModelStyleEncoder(Encoder):
     """Channel statistics of named modules of a frozen copy of the source model.
 
     The copy keeps its parameters while the model adapts: a style must not depend on the expert
@@ -26,37 +28,41 @@ class ModelStyleEncoder(nn.Module):
 
     Args:
         model: The source model; copied.
-        taps: Names of its modules, in the order in which they run. Their outputs may be feature
-            maps ``(N, C, H, W)`` or tokens ``(N, L, C)``.
+        taps: Names of its modules, in any order. Their outputs may be feature maps
+            ``(N, C, H, W)`` or tokens ``(N, L, C)``.
         forward: How to run the model; default: call it.
-        statistic: A name of ``STATISTICS``.
+        statistic: The name of a style statistic, or a function of features.
     """
+
+    sees = "inputs"
 
     def __init__(
         self,
         model: nn.Module,
-        taps: Sequence[str],
+        taps: Sequence[str] | str,
         forward: Callable[[nn.Module, Tensor], object] = nn.Module.__call__,
-        statistic: str = "logvar",
+        statistic: str | Statistic = "logvar",
     ) -> None:
         super().__init__()
-        modules = dict(model.named_modules())
-        for tap in taps:
-            if tap not in modules:
-                raise ReservoirError(f"the model has no module {tap!r}{suggest(tap, modules)}")
+        self.taps = tuple(dict.fromkeys([taps] if isinstance(taps, str) else taps))
+        self.statistic = find_statistic(statistic)
+        known = dict(model.named_modules())
+        for tap in self.taps:
+            if tap not in known:
+                raise ReservoirError(f"the model has no module {tap!r}{suggest(tap, known)}")
+        if not self.taps:
+            raise ReservoirError("reservoir.style.taps is empty: name modules of the model")
         self.model = copy.deepcopy(model).requires_grad_(False).eval()
-        self.taps = tuple(taps)
-        self.statistic = choose(statistic, STATISTICS, "style statistic")
         self._run = forward
         self._found: dict[str, Tensor] = {}
+        self._groups: list[int] | None = None
         modules = dict(self.model.named_modules())
         for tap in self.taps:
             modules[tap].register_forward_hook(self._keep(tap))
 
     def _keep(self, tap: str) -> Callable[..., None]:
-        def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-            maps = output if output.ndim == 4 else output.transpose(1, 2).unsqueeze(-1)
-            self._found[tap] = self.statistic(maps.float())
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            self._found[tap] = self.statistic(_as_maps(output, tap).float())
             if len(self._found) == len(self.taps):
                 raise _Enough
 
@@ -65,14 +71,13 @@ class ModelStyleEncoder(nn.Module):
     @property
     def groups(self) -> list[int] | None:
         """Lengths of the blocks of a style vector, one per tap; None before the first image."""
-        return [len(self._found[tap]) for tap in self.taps] if self._found else None
+        return self._groups
 
-    def fingerprint(self) -> dict[str, object]:
-        """Everything the style of an image depends on, for the key of a calibration."""
-        return {
-            "model": weight_digest(self.model),
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that a style depends on, as plain JSON values."""
+        return super().fingerprint() | {
             "taps": list(self.taps),
-            "statistic": self.statistic.__name__,
+            "statistic": name_of(self.statistic),
         }
 
     @torch.no_grad()
@@ -82,6 +87,22 @@ class ModelStyleEncoder(nn.Module):
         try:
             self._run(self.model, images)
         except _Enough:
-            return torch.cat([self._found[tap] for tap in self.taps])
+            styles = [self._found[tap] for tap in self.taps]
+            self._groups = [len(style) for style in styles]
+            return torch.cat(styles)
         missing = [tap for tap in self.taps if tap not in self._found]
         raise ReservoirError(f"the modules {missing} were not run: choose other style taps")
+
+
+def _as_maps(output: object, tap: str) -> Tensor:
+    """What a module returned as feature maps ``(N, C, H, W)``."""
+    if isinstance(output, Tensor) and output.ndim == 4:
+        return output
+    if isinstance(output, Tensor) and output.ndim == 3:
+        return output.transpose(1, 2).unsqueeze(-1)
+    is_tensor = isinstance(output, Tensor)
+    what = f"a tensor {tuple(output.shape)}" if is_tensor else f"a {type(output).__name__}"
+    raise ReservoirError(
+        f"the style tap {tap!r} returns {what}, not feature maps (N, C, H, W) or tokens "
+        "(N, L, C): choose another module for reservoir.style.taps"
+    )

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import ReservoirError
-from ..options import choose
+from ..options import choose, register
+from .normalisation import BlendedBatchNorm, use_batch_statistics  # noqa: F401 (known here, too)
 
 NORM_TYPES: dict[str, type[nn.Module]] = {
     "LayerNorm": nn.LayerNorm,
@@ -20,6 +21,7 @@ NORM_TYPES: dict[str, type[nn.Module]] = {
 }
 
 
+@register("params", "norm_affine")
 def norm_affine(
     model: nn.Module,
     under: str = "",
@@ -45,6 +47,7 @@ def norm_affine(
     return selected or _nothing(model, f"affine {'/'.join(types)} parameters", under)
 
 
+@register("params", "all")
 def all_parameters(model: nn.Module, under: str = "") -> dict[str, nn.Parameter]:
     """Select every parameter below a name, as the full CoTTA does."""
     selected = {
@@ -72,18 +75,6 @@ def _nothing(model: nn.Module, what: str, under: str) -> NoReturn:
     )
 
 
-def use_batch_statistics(model: nn.Module) -> None:
-    """Make every BatchNorm normalise with the statistics of the current batch, also in eval mode.
-
-    This is what TENT does for classification. Segmentation streams of one image keep the running
-    statistics of the source instead, so this is not called for them.
-    """
-    for module in model.modules():
-        if isinstance(module, _BatchNorm):
-            module.track_running_stats = False
-            module.running_mean = module.running_var = None
-
-
 class ParamSpace:
     """The adapted parameters of a model as views of one flat buffer.
 
@@ -105,6 +96,8 @@ class ParamSpace:
         self._flatten()
         self.adapting = len(self)
         """How many of the values adapt: the first ones. What the space carries comes after."""
+        self.followers: list[BlendedBatchNorm] = []
+        """Layers that move what the space carries while a method adapts."""
 
     def carry(self, buffers: Mapping[str, Tensor]) -> None:
         """Make buffers of the model part of the values, although no gradient moves them.
@@ -119,6 +112,20 @@ class ParamSpace:
         self.names += buffers
         self._parameters += buffers.values()
         self._flatten()
+
+    @property
+    def carried(self) -> Tensor:
+        """The values that no gradient moves, as a view."""
+        return self.values.detach()[self.adapting :]
+
+    @contextmanager
+    def carried_kept(self) -> Iterator[None]:
+        """Whatever happens within this context, what is carried is afterwards as it was."""
+        before = self.carried.clone()
+        try:
+            yield
+        finally:
+            self.carried.copy_(before)
 
     def _flatten(self) -> None:
         kinds = {(p.device, p.dtype) for p in self._parameters}

@@ -6,14 +6,14 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import choose
-from .expert_init import EXPERT_INITS
+from ..options import choose, find, register
+from .expert_init import ExpertInit
 from .reservoir import Reservoir
 from .router import Route, Router
 
@@ -47,7 +47,9 @@ class AdaptationPipeline(ABC):
             published implementation do), or a second one ``"after"`` it (as in Algorithm 1).
     """
 
-    def __init__(self, method: AdaptationMethod, predict: str = "before") -> None:
+    def __init__(
+        self, method: AdaptationMethod, predict: Literal["before", "after"] = "before"
+    ) -> None:
         self.method = method
         self.predict_after = choose(
             predict, {"before": False, "after": True}, "time of the prediction"
@@ -142,6 +144,7 @@ class SingleModelPipeline(AdaptationPipeline):
         self.method.load(*single.checkout(0))
 
 
+@register("pipeline", "reservoir")
 class ReservoirPipeline(AdaptationPipeline):
     """ReservoirTTA (paper, Algorithm 1): the method always gets the expert of the batch's style.
 
@@ -149,7 +152,7 @@ class ReservoirPipeline(AdaptationPipeline):
         method: The adaptation method.
         router: Decides the expert.
         encoder: Batch -> style vector; None if the router needs no style.
-        init: What a new expert starts from: a name of ``EXPERT_INITS``.
+        init: What a new expert starts from; registered as ``"init"``.
         predict: ``"before"`` or ``"after"`` the update.
         ensemble: False predicts with the routed expert alone (the ablation without EMR).
         progressive: Keep only a part of every update, the expert's weight in the route.
@@ -162,8 +165,8 @@ class ReservoirPipeline(AdaptationPipeline):
         method: AdaptationMethod,
         router: Router,
         encoder: Callable[[Tensor], Tensor] | None = None,
-        init: str = "mi",
-        predict: str = "before",
+        init: str | ExpertInit = "mi",
+        predict: Literal["before", "after"] = "before",
         ensemble: bool = True,
         progressive: bool = False,
         one_hot: float = 1 - 1e-6,
@@ -173,7 +176,7 @@ class ReservoirPipeline(AdaptationPipeline):
         self.progressive = progressive
         self.router = router
         self.encoder = encoder
-        self.init = choose(init, EXPERT_INITS, "initialisation of experts")
+        self.init = find("init", init)
         self.one_hot = one_hot
         self.reservoir = Reservoir(self.source, method.domain_state(), router.k_max)
 
@@ -244,15 +247,16 @@ def find_route(
     complete: bool,
     domain: str | None,
 ) -> Route:
-    """The route of a batch by its style; one that tells nothing opens no domain."""
+    """The route of a batch by its style; one that tells nothing is not learned from."""
+    if router.needs_style and _is_constant(inputs):
+        return router.blind()
     style = None if encoder is None else encoder(inputs)
-    may_open = complete and not _is_constant(inputs)
-    return router.route(style, may_open=may_open, domain=domain)
+    return router.route(style, may_open=complete, domain=domain)
 
 
 def _is_constant(inputs: Tensor) -> bool:
     """Whether the batch is one flat colour: a covered lens founds no domain."""
     constant = bool((inputs == inputs[:1, :, :1, :1]).all())
     if constant:
-        _logger.warning("the batch is one constant colour: it opens no new domain")
+        _logger.warning("the batch is one constant colour: it opens no domain and is not learned")
     return constant

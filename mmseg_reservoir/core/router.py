@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import choose
-from .clustering import Clustering
+from ..options import choose, register
+from .calibration import Calibration
+from .clustering import Clustering, InformationClustering
 from .memory import ReservoirSampling, StyleMemory
 from .state import copied_to
 
@@ -32,12 +33,26 @@ class Route:
 
 
 class Router(ABC):
-    """Decides the route of every batch. Expert 0 is the source."""
+    """Decides the route of every batch. Expert 0 is the source.
 
-    def __init__(self, k_max: int) -> None:
+    It is made from options alone, so that mistakes in them show before anything is computed, and
+    begins to know styles when it is fitted to a calibration.
+
+    Args:
+        k_max: The largest number of experts.
+    """
+
+    needs_style = True
+    """Whether it looks at styles; if not, nothing is encoded and no calibration is needed."""
+
+    def __init__(self, k_max: int = 16) -> None:
         if k_max < 1:
             raise ReservoirError(f"the reservoir needs room for K_max >= 1 expert, got {k_max}")
         self.k_max = k_max
+
+    def fit(self, calibration: Calibration) -> Router:
+        """Learn from the styles of the source what is not new; returns itself."""
+        return self
 
     @property
     @abstractmethod
@@ -45,7 +60,13 @@ class Router(ABC):
         """K, the number of experts that routes refer to."""
 
     @abstractmethod
-    def route(self, style: Tensor | None, *, may_open: bool, domain: str | None) -> Route:
+    def route(
+        self,
+        style: Tensor | None,
+        *,
+        may_open: bool = True,
+        domain: str | None = None,
+    ) -> Route:
         """Route one batch.
 
         Args:
@@ -53,6 +74,15 @@ class Router(ABC):
             may_open: False if it must not found a new domain (an incomplete last batch).
             domain: Its true domain where known; for analysis only.
         """
+
+    def blind(self) -> Route:
+        """The route of a batch that tells nothing, as of a covered lens; nothing is learned.
+
+        By default it goes to the source.
+        """
+        weights = torch.zeros(self.k)
+        weights[0] = 1
+        return Route(0, weights, is_new=False)
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -63,6 +93,7 @@ class Router(ABC):
         """Restore :meth:`state_dict`."""
 
 
+@register("router", "style")
 class StyleRouter(Router):
     """Routes by style (paper, Sec. 4.1).
 
@@ -70,10 +101,10 @@ class StyleRouter(Router):
     move, and the style is remembered.
 
     Args:
-        clustering: The centroids, and how they move.
-        tau: Distance beyond which a style is new.
+        clustering: How the centroids move; None for the paper's.
+        memory: The style memory R; None for the paper's.
         k_max: The largest number of centroids.
-        memory: The style memory R.
+        quantile: q of ``tau``, the distance beyond which a style is new.
         assign: Whether the returned weights come from the centroids ``"before"`` they move, as in
             the published implementation, or ``"after"``, as in Algorithm 1.
         learn_from: What the centroids follow: the remembered styles ``"and_current"``, as in the
@@ -83,32 +114,45 @@ class StyleRouter(Router):
 
     def __init__(
         self,
-        clustering: Clustering,
-        tau: float,
-        k_max: int = 16,
+        clustering: Clustering | None = None,
         memory: StyleMemory | None = None,
-        assign: str = "before",
-        learn_from: str = "and_current",
+        k_max: int = 16,
+        quantile: float = 0.999,
+        assign: Literal["before", "after"] = "before",
+        learn_from: Literal["and_current", "memory"] = "and_current",
     ) -> None:
         super().__init__(k_max)
-        self.clustering = clustering
-        self.tau = float(tau)
+        if not 0 < quantile <= 1:
+            raise ReservoirError(f"the quantile q of tau must lie in (0, 1], got {quantile}")
+        self.clustering = InformationClustering() if clustering is None else clustering
         self.memory = ReservoirSampling() if memory is None else memory
+        self.quantile = quantile
+        self.tau: float | None = None
         self._assign_after = choose(assign, {"before": False, "after": True}, "order of assign")
         sources = {"and_current": False, "memory": True}
         self._remember_first = choose(learn_from, sources, "learn_from")
+
+    def fit(self, calibration: Calibration) -> StyleRouter:
+        """Take ``tau`` and the first centroid from the styles of the source."""
+        self.tau = calibration.threshold(self.quantile, self.clustering.distance)
+        self.clustering.start(calibration.centroid)
+        self.memory.fill(calibration.styles)
+        return self
 
     @property
     def k(self) -> int:
         """K, the number of centroids."""
         return len(self.clustering.centroids)
 
-    def route(self, style: Tensor, *, may_open: bool = True, domain: str | None = None) -> Route:
+    def route(
+        self,
+        style: Tensor,
+        *,
+        may_open: bool = True,
+        domain: str | None = None,
+    ) -> Route:
         """Route one style vector and learn from it."""
-        if not torch.isfinite(style).all():
-            raise ReservoirError(
-                "the style vector is not finite: the image holds NaN or infinite values"
-            )
+        check_finite(style)
         # 320 numbers: the routing stays where the centroids are.
         style = style.to(self.clustering.source_centroid)
         nearest = self.clustering.distances(style[None]).min()
@@ -144,12 +188,18 @@ class StyleRouter(Router):
         self.memory.load_state_dict(copied_to(state["memory"], device))
 
 
+@register("router", "oracle")
 class OracleRouter(Router):
     """Routes by the true domain name: one expert each, beside the source. For analysis only.
 
     It answers what perfect routing would gain, so that a loss can be put down to the routing or
     to the adaptation.
+
+    Args:
+        k_max: The largest number of experts: the source's and one per domain.
     """
+
+    needs_style = False
 
     def __init__(self, k_max: int = 16) -> None:
         super().__init__(k_max)
@@ -161,7 +211,11 @@ class OracleRouter(Router):
         return 1 + len(self._domains)
 
     def route(
-        self, style: Tensor | None = None, *, may_open: bool = True, domain: str | None = None
+        self,
+        style: Tensor | None = None,
+        *,
+        may_open: bool = True,
+        domain: str | None = None,
     ) -> Route:
         """Route by ``domain``; the style is ignored."""
         if domain is None:
@@ -191,3 +245,11 @@ class OracleRouter(Router):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
         self._domains = list(state["domains"])
+
+
+def check_finite(style: Tensor) -> None:
+    """Refuse a style that would spoil whatever is learned from it."""
+    if not torch.isfinite(style).all():
+        raise ReservoirError(
+            "the style vector is not finite: the image holds NaN or infinite values"
+        )

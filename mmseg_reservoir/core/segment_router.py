@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
+from ..options import register
+from .calibration import Calibration
 from .frame_memory import FrameMemory, as_array
-from .router import Route, Router
+from .router import Route, Router, check_finite
 from .split import find_split
 from .style_space import StyleSpace
 
@@ -20,6 +22,7 @@ _ODD = 0.01
 _SOURCE_WINDOWS = 4000
 
 
+@register("router", "segment")
 class SegmentRouter(Router):
     """A hidden Markov model whose domains are found on the way.
 
@@ -31,7 +34,7 @@ class SegmentRouter(Router):
       part that the newest frame belongs to becomes the new domain, with all its earlier members.
 
     Args:
-        space: Fitted on the source.
+        space: In which styles are compared; None for whitened ones.
         k_max: The largest number of domains.
         run: The fewest frames that found a domain, and that a domain lasts on the average.
         odds: Log odds that are needed to open a domain.
@@ -40,12 +43,12 @@ class SegmentRouter(Router):
             largest one of windows of source frames.
         switch: Probability that the domain changes from one frame to the next.
         lag: Frames whose labels may still change.
-        memory: Members that are kept of every domain.
+        members: Frames that are kept of every domain.
     """
 
     def __init__(
         self,
-        space: StyleSpace,
+        space: StyleSpace | None = None,
         k_max: int = 16,
         run: int = 4,
         odds: float = 5.0,
@@ -53,30 +56,36 @@ class SegmentRouter(Router):
         margin: float = 1.2,
         switch: float = 0.1,
         lag: int = 12,
-        memory: int = 40,
+        members: int = 40,
     ) -> None:
         super().__init__(k_max)
         if not 0 < switch < 1 or not patience > 0:
             raise ReservoirError(
                 f"switch must lie in (0, 1) and patience above 0, got {switch} and {patience}"
             )
-        if not 2 <= run <= lag <= memory:
+        if not 2 <= run <= lag <= members:
             raise ReservoirError(
-                f"needed: 2 <= run <= lag <= memory, got {run}, {lag} and {memory}"
+                f"needed: 2 <= run <= lag <= members, got {run}, {lag} and {members}"
             )
-        self.space = space
-        self.run, self.lag = run, lag
-        self.odds, self.patience, self.switch = odds, patience, switch
-        source = space.held_out.double().numpy()
+        self.space = StyleSpace(all=["standardise", "whiten", "squash"]) if space is None else space
+        self.run, self.lag, self.members = run, lag, members
+        self.odds, self.patience, self.switch, self.margin = odds, patience, switch, margin
+        self.tau: float | None = None
+
+    def fit(self, calibration: Calibration) -> SegmentRouter:
+        """Learn the space and how far out windows of source frames lie."""
+        self.space.fit(calibration.styles, calibration.groups)
+        source = self.space.held_out.double().numpy()
         scatter = source.T @ source / len(source)
         self.reach = float(np.trace(scatter))
         self.dimensions = float(self.reach**2 / np.square(scatter).sum())
-        self.tau = margin * self._largest(source)
-        self.memory = FrameMemory(source.shape[1], self.reach, memory, recent=lag)
+        self.tau = self.margin * self._largest(source)
+        self.memory = FrameMemory(source.shape[1], self.reach, self.members, recent=self.lag)
         self.posterior = np.ones(1)
         self.ages = np.zeros(1)
         self._history: list[tuple[np.ndarray, np.ndarray]] = []  # posterior, log-likelihoods
         self._known: list[float] = []  # log-probability of each of the newest frames
+        return self
 
     def _largest(self, source: np.ndarray) -> float:
         """The largest square of the mean of ``run`` source frames, drawn with a fixed seed."""
@@ -88,12 +97,15 @@ class SegmentRouter(Router):
         """K, the number of domains."""
         return self.memory.k
 
-    def route(self, style: Tensor, *, may_open: bool = True, domain: str | None = None) -> Route:
+    def route(
+        self,
+        style: Tensor,
+        *,
+        may_open: bool = True,
+        domain: str | None = None,
+    ) -> Route:
         """Route one style vector and learn from it."""
-        if not torch.isfinite(style).all():
-            raise ReservoirError(
-                "the style vector is not finite: the image holds NaN or infinite values"
-            )
+        check_finite(style)
         frame = self.space(style).double().numpy()
         self._filter(frame)
         index = int(self.posterior.argmax())
@@ -106,6 +118,11 @@ class SegmentRouter(Router):
         if is_new:
             index = self.k - 1
         return Route(index, torch.from_numpy(self.posterior).float(), is_new)
+
+    def blind(self) -> Route:
+        """A frame that tells nothing is of the domain of those before it."""
+        posterior = torch.from_numpy(self.posterior).float()
+        return Route(int(posterior.argmax()), posterior, is_new=False)
 
     def _log_likelihoods(self, frame: np.ndarray) -> np.ndarray:
         """Of one frame under every domain, ``(K,)``."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
-from collections.abc import Sequence
+import pickle
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoint_files import read_weights
 from ..errors import ReservoirError
-from ..options import choose
-from ..style_cache import cached_weights, read_safetensors
-from .statistics import STATISTICS
+from ..files import shipped
+from ..options import choose, register
+from .encoder import Encoder
+from .statistics import Statistic, find_statistic, length_of, name_of
 
-logger = logging.getLogger(__name__)
+SHIPPED = "checkpoints/vgg19_front.safetensors"
+"""The convolutions that come with this project; ``checkpoints/README.md`` tells their origin."""
+SHIPPED_TAPS = 7
+"""The last of them."""
 
 VGG19_URL = "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth"
 """torchvision's own file; the part behind the dash is the start of its sha256."""
@@ -48,14 +53,6 @@ def convolution_indices() -> list[int]:
     return indices
 
 
-def weight_digest(module: nn.Module) -> str:
-    """A checksum of all weights of a module."""
-    digest = hashlib.sha256()
-    for value in module.state_dict().values():
-        digest.update(value.cpu().numpy().tobytes())
-    return digest.hexdigest()
-
-
 def vgg19_features(last: int) -> nn.Sequential:
     """VGG-19 ``features[0 .. last]`` with torchvision's indices, without torchvision."""
     layers: list[nn.Module] = []
@@ -72,7 +69,7 @@ def vgg19_features(last: int) -> nn.Sequential:
 
 
 def seeded_weights(features: nn.Sequential, seed: int = 0) -> dict[str, Tensor]:
-    """Fixed random weights (He-normal) for machines without torchvision's file.
+    """Fixed random weights (He-normal), for tests and comparisons.
 
     Random filters still respond to contrast, colour and texture, so styles can be told apart, but
     they are not the paper's features.
@@ -87,135 +84,110 @@ def seeded_weights(features: nn.Sequential, seed: int = 0) -> dict[str, Tensor]:
     return weights
 
 
-def automatic_weights() -> str:
-    """What ``"auto"`` means here and now: the path of the user's cached file, or ``"seeded"``."""
-    path = cached_weights()
-    if path.is_file():
-        logger.info("style weights: VGG-19, %s", path)
-        return str(path)
-    logger.warning(
-        "style weights: seeded random filters, not the paper's features, since there is no %s "
-        "(python tools/get_style_weights.py makes it)",
-        path,
-    )
-    return "seeded"
-
-
 def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
-    """Read torchvision's VGG-19 file.
+    """The tensors of a VGG-19 by ``{i}.weight`` and ``{i}.bias``.
 
     Args:
-        weights: A path (``.pth`` or ``.safetensors``, keys ``features.{i}.weight``), or
-            ``"torchvision"`` to download the official file once and check its sha256 (through
-            ``torch.hub``, the loader behind mmengine's, which does not pass the check on).
-
-    Returns:
-        The tensors by ``{i}.weight`` and ``{i}.bias``.
+        weights: ``"shipped"``, ``"torchvision"``, or a path (keys ``features.{i}.weight``).
     """
     if weights == "torchvision":
-        try:
-            state = torch.hub.load_state_dict_from_url(
-                VGG19_URL, map_location="cpu", check_hash=True, weights_only=True
-            )
-        except OSError as error:
-            raise ReservoirError(
-                f"cannot download the VGG-19 weights ({error}). Give the path of a copy of "
-                f"{VGG19_URL.rsplit('/', 1)[1]} as style.weights, or use style.weights='seeded' "
-                "(fixed random filters: not the paper's features)"
-            ) from error
+        state = download_vgg19()
+    elif weights == "shipped":
+        state = read_weights(shipped(SHIPPED))
     else:
         path = Path(weights).expanduser()
         if not path.is_file():
             raise ReservoirError(
-                f"no VGG-19 weights at {path}: give the path of torchvision's vgg19 file, "
-                "'torchvision' to download it, or 'seeded' for fixed random filters"
+                f"no VGG-19 weights at {path}: set reservoir.style.weights to 'shipped', to "
+                "'torchvision' to download its file, to the path of a file, or to 'seeded' for "
+                "fixed random filters"
             )
-        try:
-            if path.suffix == ".safetensors":
-                state = read_safetensors(path)
-            else:
-                state = torch.load(path, map_location="cpu", weights_only=True)
-        except ReservoirError:
-            raise
-        except Exception as error:
-            raise ReservoirError(f"{path} cannot be read as a weight file: {error}") from error
+        state = read_weights(path)
     return {key.removeprefix("features."): value for key, value in state.items()}
 
 
-def _shallow_only(weights: str) -> str:
-    """The tail of the message about a missing convolution."""
-    if weights != "auto":
-        return ""
-    return ". It holds the taps up to 7; deeper ones need weights='torchvision' or its file's path"
+def download_vgg19() -> dict[str, Tensor]:
+    """torchvision's file (550 MB), downloaded once and checked by its sha256.
+
+    Through ``torch.hub``, the loader behind mmengine's, which does not pass the check on.
+    """
+    try:
+        return torch.hub.load_state_dict_from_url(
+            VGG19_URL, map_location="cpu", check_hash=True, weights_only=True
+        )
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:  # Runtime: the hash
+        raise ReservoirError(
+            f"cannot download the VGG-19 weights ({error}): set reservoir.style.weights to the "
+            f"path of a copy of {VGG19_URL.rsplit('/', 1)[1]}, or to 'shipped' (the filters of "
+            f"the taps up to {SHIPPED_TAPS}, which come with this project)"
+        ) from error
 
 
-class StyleEncoder(nn.Module):
+@register("style", "vgg")
+class StyleEncoder(Encoder):
     """Turn a batch into one style vector: channel statistics of VGG-19 features before ReLU.
 
     Example:
-        >>> encoder = StyleEncoder(weights="seeded")
+        >>> encoder = StyleEncoder()
         >>> encoder(torch.rand(1, 3, 32, 64)).shape
         torch.Size([320])
 
     Args:
-        weights: ``"torchvision"``, the path of torchvision's file, ``"seeded"``, or ``"auto"``:
-            the file that ``tools/get_style_weights.py`` left in the user's cache, if it is there,
-            else seeded. The attribute of this name tells which it was.
+        weights: ``"shipped"`` for the filters that come with this project (taps up to 7),
+            ``"torchvision"`` to download its file (550 MB), the path of that file or another
+            VGG-19's, or ``"seeded"`` for fixed random filters.
         taps: Indices into VGG-19's ``features`` (convolutions, so the values before ReLU), or a
             name of ``TAP_SETS``.
-        statistic: A name of ``STATISTICS``.
+        statistic: The name of a style statistic, or a function of features.
         size: Resize the input to ``(height, width)`` first, for speed.
     """
 
+    sees = "imagenet"
+
     def __init__(
         self,
-        weights: str = "torchvision",
+        weights: str = "shipped",
         taps: Sequence[int] | str = "shallow",
-        statistic: str = "logvar",
+        statistic: str | Statistic = "logvar",
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(taps, str):
-            taps = choose(taps, TAP_SETS, "set of style taps")
-        if not taps or not set(taps) <= set(convolution_indices()):
-            raise ReservoirError(
-                f"style taps {list(taps)} must be convolutions of VGG-19: choose from "
-                f"{convolution_indices()}"
-            )
-        self.taps = tuple(taps)
-        self.statistic = choose(statistic, STATISTICS, "style statistic")
-        self.size = None if size is None else tuple(size)
+        self.weights = weights
+        self.taps = _check_taps(taps, weights)
+        self.statistic = find_statistic(statistic)
+        self.size = _check_size(size)
         with torch.device("meta"):  # no random initialisation: the weights follow
-            self.features = vgg19_features(max(taps))
-        self.weights = automatic_weights() if weights == "auto" else weights
-        if self.weights == "seeded":
-            state = seeded_weights(self.features)
-        else:
-            state = read_vgg19_weights(self.weights)
+            self.features = vgg19_features(max(self.taps))
+        channels = [self.features[tap].out_channels for tap in self.taps]
+        self._groups = [length_of(self.statistic, count) for count in channels]
+        # Only now, when all options are known to be right, are files read.
+        seeded = weights == "seeded"
+        state = seeded_weights(self.features) if seeded else read_vgg19_weights(weights)
+        self._load(state)
+        self.requires_grad_(False).eval()
+
+    def _load(self, state: Mapping[str, Tensor]) -> None:
         wanted = self.features.state_dict()
         for key, value in wanted.items():
             if key not in state or state[key].shape != value.shape:
                 found = tuple(state[key].shape) if key in state else "nothing"
                 raise ReservoirError(
-                    f"{self.weights} is not torchvision's VGG-19: features.{key} should be "
-                    f"{tuple(value.shape)}, found {found}{_shallow_only(weights)}"
+                    f"{self.weights} is not a VGG-19 with the style taps {list(self.taps)}: "
+                    f"features.{key} should be {tuple(value.shape)}, found {found}. Choose other "
+                    "reservoir.style.weights, or other taps"
                 )
         self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
-        self.requires_grad_(False).eval()
 
     @property
     def groups(self) -> list[int]:
         """Lengths of the blocks of a style vector, one per tap."""
-        per_channel = 2 if self.statistic is STATISTICS["mean_var"] else 1
-        ordered = sorted(self.taps)  # the order in which the features pass them
-        return [per_channel * self.features[tap].out_channels for tap in ordered]
+        return self._groups
 
-    def fingerprint(self) -> dict[str, object]:
-        """Everything the style of an image depends on, for the key of a calibration."""
-        return {
-            "weights": weight_digest(self.features),
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that a style depends on, as plain JSON values."""
+        return super().fingerprint() | {
             "taps": list(self.taps),
-            "statistic": self.statistic.__name__,
+            "statistic": name_of(self.statistic),
             "size": None if self.size is None else list(self.size),
         }
 
@@ -235,3 +207,32 @@ class StyleEncoder(nn.Module):
                 if index in self.taps:
                     styles.append(self.statistic(x))
         return torch.cat(styles)
+
+
+def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
+    """The taps in the order in which the features pass them."""
+    if isinstance(taps, str):
+        taps = choose(taps, TAP_SETS, "set of style taps")
+    valid = convolution_indices()
+    if not isinstance(taps, Sequence) or not taps or any(tap not in valid for tap in taps):
+        raise ReservoirError(
+            f"style taps {taps!r} must be convolutions of VGG-19: choose from {valid}, or one of "
+            f"the sets {', '.join(TAP_SETS)}"
+        )
+    taps = tuple(sorted(set(taps)))
+    if weights == "shipped" and taps[-1] > SHIPPED_TAPS:
+        raise ReservoirError(
+            f"style taps {list(taps)} are not all in the shipped weights: these hold the taps up "
+            f"to {SHIPPED_TAPS}; deeper ones need reservoir.style.weights='torchvision' (a "
+            "download of 550 MB) or its file's path"
+        )
+    return taps
+
+
+def _check_size(size: Sequence[int] | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    is_pair = isinstance(size, Sequence) and len(size) == 2
+    if not is_pair or not all(isinstance(side, int) and side > 0 for side in size):
+        raise ReservoirError(f"reservoir.style.size must be (height, width) or None, got {size!r}")
+    return tuple(size)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import choose
+from ..options import find, register
 from .state import copied_to
 
 _FOLDS = 5
@@ -34,6 +34,7 @@ class Transform(ABC):
     def __call__(self, styles: Tensor) -> Tensor: ...
 
 
+@register("transform", "identity")
 class Identity(Transform):
     """Leaves styles as they are."""
 
@@ -41,6 +42,7 @@ class Identity(Transform):
         return styles
 
 
+@register("transform", "gain_removal")
 class GainRemoval(Transform):
     """Subtracts the mean of every tap: a global change of contrast moves all its log-variances."""
 
@@ -49,6 +51,7 @@ class GainRemoval(Transform):
         return torch.cat([block - block.mean(dim=1, keepdim=True) for block in blocks], dim=1)
 
 
+@register("transform", "standardise")
 class Standardise(Transform):
     """Every channel with mean 0 and variance 1 on the source."""
 
@@ -62,6 +65,7 @@ class Standardise(Transform):
         return (styles - self.state["mean"]) / self.state["scale"]
 
 
+@register("transform", "whiten")
 class Whiten(Transform):
     """Removes what varies together on the source, as exposure does (Ledoit-Wolf covariance)."""
 
@@ -84,6 +88,7 @@ class Whiten(Transform):
         return (styles - self.state["mean"]) @ self.state["matrix"]
 
 
+@register("transform", "squash")
 class Squash(Transform):
     """``z / sqrt(r^2 + |z|^2)``, r the typical length on the source.
 
@@ -99,42 +104,48 @@ class Squash(Transform):
         return styles / (self.state["square"] + styles.square().sum(dim=1, keepdim=True)).sqrt()
 
 
-TRANSFORMS: dict[str, type[Transform]] = {
-    "identity": Identity,
-    "gain_removal": GainRemoval,
-    "standardise": Standardise,
-    "whiten": Whiten,
-    "squash": Squash,
-}
-
-
+@register("space", "parts")
 class StyleSpace:
     """Parts of the style vector, each with its own chain of transforms, side by side.
 
     Example:
-        >>> space = StyleSpace(torch.randn(50, 8), {"all": ["standardise", "whiten"]})
+        >>> space = StyleSpace(all=["standardise", "whiten"]).fit(torch.randn(50, 8))
         >>> space(torch.randn(8)).shape
         torch.Size([8])
 
     Args:
-        styles: Styles of the source, ``(n, d)``.
-        parts: Names of ``TRANSFORMS`` for ``"all"`` of the vector, or for its ``"mean"`` and
-            ``"logvar"`` halves, where the statistic is ``mean_var``.
-        groups: Lengths of the blocks of the style vector, one per tap.
+        all: Transforms of the whole vector, in order; each registered as ``"transform"``.
+        mean: Those of its means, where the statistic is ``mean_var``.
+        logvar: Those of its log-variances, likewise.
     """
 
     def __init__(
         self,
-        styles: Tensor,
-        parts: Mapping[str, Sequence[str]],
-        groups: Sequence[int] | None = None,
+        all: Sequence[str] | None = None,
+        mean: Sequence[str] | None = None,
+        logvar: Sequence[str] | None = None,
     ) -> None:
+        parts = {"all": all, "mean": mean, "logvar": logvar}
+        self.chains = {
+            part: [find("transform", step) for step in steps]
+            for part, steps in parts.items()
+            if steps is not None
+        }
+        if not self.chains:
+            raise ReservoirError("the style space needs one part at least: all, mean or logvar")
+
+    def fit(self, styles: Tensor, groups: Sequence[int] | None = None) -> StyleSpace:
+        """Fit all transforms; returns itself.
+
+        Args:
+            styles: Styles of the source, ``(n, d)``.
+            groups: Lengths of the blocks of the style vector, one per tap.
+        """
         known = groups is not None
         groups = list(groups) if known else [styles.shape[1]]
-        if not parts or sum(groups) != styles.shape[1]:
+        if sum(groups) != styles.shape[1]:
             raise ReservoirError(
-                f"the style space needs one part at least, and blocks {groups} that add up to "
-                f"the length of a style, {styles.shape[1]}"
+                f"the blocks {groups} of a style must add up to its length, {styles.shape[1]}"
             )
         columns = _columns(groups)
         if not known:
@@ -143,8 +154,8 @@ class StyleSpace:
         styles = styles.detach().cpu().double()
         self._parts: list[tuple[Tensor, list[Transform]]] = []
         held_out = []
-        for name, steps in parts.items():
-            chosen, sizes = choose(name, columns, "part of the style vector")
+        for name, steps in self.chains.items():
+            chosen, sizes = columns[name]
             if chosen is None:
                 raise ReservoirError(
                     f"reservoir.space.{name} needs reservoir.style.statistic='mean_var', and an "
@@ -155,6 +166,7 @@ class StyleSpace:
             held_out.append(unseen)
         self.held_out = torch.cat(held_out, dim=1).float()
         """The source styles as if they had not been seen by the fit: what to calibrate on."""
+        return self
 
     def __call__(self, style: Tensor) -> Tensor:
         """Map a style vector ``(d,)``."""
@@ -189,12 +201,11 @@ def _columns(groups: Sequence[int]) -> dict[str, tuple[Tensor | None, list[int]]
 
 
 def _fit_chain(
-    styles: Tensor, steps: Sequence[str], groups: list[int]
+    styles: Tensor, steps: Sequence[type[Transform]], groups: list[int]
 ) -> tuple[list[Transform], Tensor]:
     """Fit the transforms one after the other; also the source styles as if they were unseen."""
     chain, unseen = [], styles
-    for name in steps:
-        kind = choose(name, TRANSFORMS, "transform of styles")
+    for kind in steps:
         if kind.honest:
             step = kind(groups).fit(unseen)
             unseen = step(unseen)

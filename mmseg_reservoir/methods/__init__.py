@@ -1,13 +1,6 @@
 """Adaptation methods: one file each. They know nothing of the reservoir."""
 
-from .base import (
-    METHODS,
-    AdaptationMethod,
-    Forward,
-    OptimizerFactory,
-    find_method,
-    register_method,
-)
+from .base import AdaptationMethod, Forward, OptimizerFactory
 from .becotta import Becotta
 from .cola import Cola
 from .cotta import Cotta
@@ -15,6 +8,7 @@ from .cotta_images import CottaImages
 from .dpcore import DPCore
 from .eata import Eata
 from .eta import Eta
+from .norm import Norm
 from .petta import Petta
 from .rdumb import RDumb
 from .roid import Roid
@@ -25,7 +19,6 @@ from .tent import Tent
 from .vpt import Vpt
 
 __all__ = [
-    "METHODS",
     "AdaptationMethod",
     "Becotta",
     "Cola",
@@ -35,6 +28,7 @@ __all__ = [
     "Eata",
     "Eta",
     "Forward",
+    "Norm",
     "OptimizerFactory",
     "Petta",
     "RDumb",
@@ -44,6 +38,4 @@ __all__ = [
     "Source",
     "Tent",
     "Vpt",
-    "find_method",
-    "register_method",
 ]

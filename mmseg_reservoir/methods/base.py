@@ -5,42 +5,26 @@ from __future__ import annotations
 import copy
 import logging
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..core.normalisation import learning
 from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from ..options import choose
 
 Forward = Callable[[Tensor], Tensor]
 """``inputs -> logits (N, C, *spatial)``."""
 
 OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
 
-METHODS: dict[str, type[AdaptationMethod]] = {}
+_WINDOW = 100  # batches over which a method that selects samples is watched
+_FEW = 0.01  # a share of batches with such samples that can hardly be meant
 
 _logger = logging.getLogger(__name__)
-_Method = TypeVar("_Method", bound="type[AdaptationMethod]")
-
-
-def register_method(name: str) -> Callable[[_Method], _Method]:
-    """Class decorator: make a method known by ``name`` in configs and to :func:`find_method`."""
-
-    def register(cls: _Method) -> _Method:
-        if METHODS.get(name, cls).__qualname__ != cls.__qualname__:
-            raise ValueError(f"the method name {name!r} is taken by {METHODS[name]}")
-        METHODS[name] = cls
-        return cls
-
-    return register
-
-
-def find_method(name: str) -> type[AdaptationMethod]:
-    """The class registered as ``name``; an unknown name is an error that lists the known ones."""
-    return choose(name, METHODS, "adaptation method")
 
 
 def samples(logits: Tensor) -> Tensor:
@@ -71,9 +55,14 @@ class AdaptationMethod(ABC):
     handles: tuple[str, ...] = ("images", "pixels")
     """What it can adapt to: logits ``(N, C)`` of images, ``(N, C, H, W)`` of pixels, or both."""
 
-    batch_statistics = True
-    """Whether BatchNorm shall normalise by the batch where a classifier adapts. False keeps the
-    running statistics, for methods that do not adapt or that follow them in a way of their own."""
+    statistics: str | None = None
+    """What BatchNorm shall normalise by where the user does not say: ``"running"``, the statistics
+    of the source, ``"batch"``, or None for what the task does: ``"batch"`` for classifiers,
+    ``"running"`` for segmentation."""
+
+    selects_by: tuple[str, ...] = ()
+    """The options that decide which samples count. A method that has some is expected to find such
+    samples: if it hardly does, a warning names these options."""
 
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward
@@ -81,6 +70,8 @@ class AdaptationMethod(ABC):
         self.source = space.snapshot()
         self.optimizer = optimizer([space.values])
         self.counts = {"updates": 0, "skipped": 0, "not_finite": 0}
+        self._selected: deque[bool] = deque(maxlen=_WINDOW)
+        self._has_warned = False
         self.state: dict[str, Any] = {}
         self.load_domain_state(self.fresh_domain_state())
 
@@ -98,14 +89,37 @@ class AdaptationMethod(ABC):
 
     def adapt(self, inputs: Tensor) -> Tensor:
         """Adapt to a batch; returns the prediction made before the update."""
+        carried, before = self.space.carried.clone(), dict(self.counts)
         self.space.zero_grad()
-        with torch.enable_grad():
+        with torch.enable_grad(), learning(self.space.followers, when=torch.is_grad_enabled):
             prediction, loss = self.loss(inputs)
             if loss is None:
                 self.counts["skipped"] += 1
             else:
                 self.update(inputs, loss)
+        broken = self.counts["not_finite"] > before["not_finite"]
+        if len(carried) and (broken or not torch.isfinite(self.space.carried).all()):
+            self.space.carried.copy_(carried)  # a broken batch leaves no trace
+        if self.selects_by:
+            self._watch(selected=self.counts["skipped"] == before["skipped"])
         return prediction.detach()
+
+    def _watch(self, selected: bool) -> None:
+        """Say once if hardly any batch has a sample that counts: the run looks fine otherwise."""
+        self._selected.append(selected)
+        found = sum(self._selected)
+        if self._has_warned or len(self._selected) < _WINDOW or found > _FEW * _WINDOW:
+            return
+        self._has_warned = True
+        _logger.warning(
+            "%s hardly adapts: only %d of the last %d batches (%.1f %%) had a sample that counts. "
+            "Look at %s",
+            type(self).__name__,
+            found,
+            _WINDOW,
+            100 * found / _WINDOW,
+            ", ".join(f"{name}={getattr(self, name)}" for name in self.selects_by),
+        )
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
@@ -136,9 +150,14 @@ class AdaptationMethod(ABC):
 
     def step(self) -> None:
         """Let the optimizer step on the gradient."""
-        self.optimizer.step()
-        self.space.changed()
+        self.move()
         self.counts["updates"] += 1
+
+    def move(self) -> None:
+        """One step of the optimizer; methods that take several for a batch count one update."""
+        with self.space.carried_kept():  # weight decay and momentum are for parameters
+            self.optimizer.step()
+        self.space.changed()
 
     def reset(self) -> None:
         """Begin the current domain anew: source parameters, and a state that has seen nothing."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from .base import AdaptationMethod, Forward, OptimizerFactory, register_method, samples
+from ..options import register
+from .base import AdaptationMethod, samples
 
 
-@register_method("becotta")
+@register("method", "becotta")
 class Becotta(AdaptationMethod):
     """Minimises the entropy of pixels that the warm-up model is sure of and this one not unsure.
 
@@ -29,30 +30,28 @@ class Becotta(AdaptationMethod):
     ``counts["selected"]`` tell how many pixels came and passed.
 
     The warm-up parameters, ``self.source``, are shared by all domains; a domain owns its experts,
-    gates and optimizer state.
+    gates and optimizer state. The optimizer is Adam with a learning rate of 6e-7 for SegFormer-B5.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer: Adam with a learning rate of 6e-7 for SegFormer-B5.
         margin: The largest share of the maximal entropy ``ln C`` that a pixel may have; 0.4 is
             EATA's. ``inf`` for no filter.
         confidence: What the warm-up model's largest probability must exceed; 0.69 is what the
             method ``cotta`` asks of its anchor, and is not tuned. 0 for no mask, which saves the
             pass through the warm-up model.
+        **options: See :class:`AdaptationMethod`.
     """
 
     handles = ("pixels",)
+    selects_by = ("margin", "confidence")
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
+        *args: Any,
         margin: float = 0.4,
         confidence: float = 0.69,
+        **options: Any,
     ) -> None:
-        super().__init__(forward, space, optimizer)
+        super().__init__(*args, **options)
         if margin <= 0 or not 0 <= confidence < 1:
             raise ReservoirError(
                 "becotta needs a margin above 0 and a confidence in [0, 1), got "

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from ..options import choose
-from .base import Forward, OptimizerFactory, moving_average, register_method
+from ..options import choose, register
+from .base import moving_average
 from .eta import Eta
 from .stem import gaussian_divergence, stem_statistics
 
 
-@register_method("cola")
+@register("method", "cola")
 class Cola(Eta):
     """ETA that keeps what it learned of past domains, and learns how much of it to use.
 
@@ -40,12 +39,6 @@ class Cola(Eta):
     values of ``threshold``, ``stem_momentum``, ``alpha_lr`` and ``start``.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
-        margin: As in :class:`Eta`.
-        d_margin: As in :class:`Eta`.
-        momentum: As in :class:`Eta`.
         threshold: The largest divergence within a domain.
         stem_momentum: Of the moving average of a domain's stem features.
         alpha_lr: Learning rate of ``a``.
@@ -54,24 +47,21 @@ class Cola(Eta):
             "follower agents" do instead of learning. The source counts as ``threshold`` away.
         temperature: Of the latter.
         limit: The most vectors beside the source's; the oldest gives way. None: all are kept.
+        **options: See :class:`Eta`.
     """
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
-        margin: float = 0.4,
-        d_margin: float = 0.05,
-        momentum: float = 0.9,
+        *args: Any,
         threshold: float = 0.1,
         stem_momentum: float = 0.8,
         alpha_lr: float = 0.1,
-        start: str = "uniform",
+        start: Literal["uniform", "similarity"] = "uniform",
         temperature: float = 0.1,
         limit: int | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(forward, space, optimizer, margin, d_margin, momentum)
+        super().__init__(*args, **options)
         if threshold < 0 or temperature <= 0 or (limit is not None and limit < 1):
             raise ReservoirError(
                 "cola needs a threshold of at least 0, a temperature above 0 and a limit of at "
@@ -137,5 +127,6 @@ class Cola(Eta):
         slope = vectors @ gradient
         alpha = alpha - self.alpha_lr * before * (slope - before @ slope)
         change = (alpha.softmax(dim=0) - before) @ vectors
-        self.space.load(self.space.values.detach() + change)
+        with self.space.carried_kept():
+            self.space.load(self.space.values.detach() + change)
         self.state["alpha"] = alpha

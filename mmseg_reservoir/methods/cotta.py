@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from ..options import choose
-from .base import Forward, OptimizerFactory, register_method
+from ..options import choose, register
 from .mean_teacher import MeanTeacher, as_logits
 from .views import RATIOS, View, make_views, resized, scaled
 
 _SCORES = ("composite", "mean", "single")
 
 
-@register_method("cotta")
+@register("method", "cotta")
 class Cotta(MeanTeacher):
     """A student learns from the labels of its own moving average, the teacher.
 
@@ -35,35 +34,26 @@ class Cotta(MeanTeacher):
     has ``restore=0``, the default. Full CoTTA: ``params=dict(type="all")`` and ``restore=0.01``.
 
     Args:
-        forward: The model, as a function from images to logits ``(N, C, h, w)``.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
-        momentum: m of the teacher.
         confidence: The anchor is confident where its largest probability is above this.
         ratios: Scales of the views.
         flip: Whether each scale is also seen mirrored.
         label_scale: Size of the labels over that of the inputs: 2 for ACDC fed at half size.
         score: What is returned as the prediction: the ``"composite"`` that the labels come from,
             the ``"mean"`` over the views, or the ``"single"`` image as it is.
-        restore: Probability of restoration.
-        seed: Of the restoration's random generator, which is saved with the state.
+        **options: See :class:`MeanTeacher`.
     """
 
     handles = ("pixels",)
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
-        momentum: float = 0.999,
+        *args: Any,
         confidence: float = 0.69,
         ratios: Sequence[float] = RATIOS,
         flip: bool = True,
         label_scale: float = 1.0,
-        score: str = "composite",
-        restore: float = 0.0,
-        seed: int = 0,
+        score: Literal["composite", "mean", "single"] = "composite",
+        **options: Any,
     ) -> None:
         self.confidence = confidence
         self.views = make_views(ratios, flip)
@@ -74,7 +64,7 @@ class Cotta(MeanTeacher):
                 "cotta needs one ratio or more and a positive label_scale, got "
                 f"{list(ratios)} and {label_scale}"
             )
-        super().__init__(forward, space, optimizer, momentum, restore, seed)
+        super().__init__(*args, **options)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The prediction, and the student's cross-entropy with the composite label."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from ..options import choose, construct
+from ..options import choose, construct, register
 from .augment import Augment
-from .base import Forward, OptimizerFactory, register_method
+from .by_classes import by_classes
 from .mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
 
 
-@register_method("cotta_images")
+@register("method", "cotta_images")
 class CottaImages(MeanTeacher):
     """A student learns from the soft labels of its own moving average, the teacher.
 
@@ -33,34 +32,26 @@ class CottaImages(MeanTeacher):
     whose labels came from augmentations.
 
     Args:
-        forward: The model, as a function from images to logits ``(N, C)``.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
-        momentum: m of the teacher.
         confidence: Of the anchor, below which there are augmentations: 0.92 for CIFAR-10-C, 0.72
-            for CIFAR-100-C, 0.1 for ImageNet-C.
+            for CIFAR-100-C, 0.1 for ImageNet-C. None: as published for about as many classes
+            (:func:`by_classes`).
         views: The number of augmentations.
         average: What the mean over the views is of: ``"probabilities"``, as Eq. 3 is read here, or
             ``"logits"``, as in the published implementation.
         augment: Options of :class:`Augment`.
-        restore: Probability of restoration.
-        seed: Of restoration and augmentations; the generator is saved with the state.
+        **options: See :class:`MeanTeacher`.
     """
 
     handles = ("images",)
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
-        momentum: float = 0.999,
-        confidence: float = 0.92,
+        *args: Any,
+        confidence: float | None = None,
         views: int = 32,
-        average: str = "probabilities",
+        average: Literal["probabilities", "logits"] = "probabilities",
         augment: Mapping[str, Any] | None = None,
-        restore: float = 0.0,
-        seed: int = 0,
+        **options: Any,
     ) -> None:
         self.confidence = confidence
         self.views = views
@@ -70,7 +61,7 @@ class CottaImages(MeanTeacher):
         self.augment = construct(Augment, augment or {}, "method.augment")
         if views < 1:
             raise ReservoirError(f"cotta_images needs one view or more, got views={views}")
-        super().__init__(forward, space, optimizer, momentum, restore, seed)
+        super().__init__(*args, **options)
         self.counts["augmented"] = 0
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,6 +87,8 @@ class CottaImages(MeanTeacher):
     def _is_unsure(self, inputs: Tensor) -> bool:
         with self.space.at(self.source):
             anchor = self.forward(inputs).softmax(dim=1)
+        if self.confidence is None:  # known now that there is a prediction
+            self.confidence = by_classes("confidence", anchor.shape[1])
         return bool(anchor.amax(dim=1).mean() < self.confidence)
 
     def _label(self, inputs: Tensor, unsure: bool) -> Tensor:

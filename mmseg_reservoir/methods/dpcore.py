@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from .base import Forward, OptimizerFactory, register_method
+from ..options import register
 from .vpt import Vpt, discrepancy, statistics
 
 
-@register_method("dpcore")
+@register("method", "dpcore")
 class DPCore(Vpt):
     """A coreset of prompts, each with the statistics of the batches that it is for.
 
@@ -35,40 +34,27 @@ class DPCore(Vpt):
     the prompt of the last batch.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The prompts.
-        optimizer: Makes the optimizer; AdamW with a learning rate of 0.1, weight decay of 1e-5.
         temperature: Of the weights (the paper's tau).
         ratio: Threshold between known and new (the paper's rho).
         alpha: How far an element of weight 1 goes to the new value.
-        first_steps: Steps for a new prompt.
-        std_weight: Weight of the deviations in ``d`` (the paper's lambda).
-        source_images: From how many source images to take their statistics.
         limit: The most elements; a full coreset takes every batch for known. None, as published:
             it grows with the stream.
+        loss: There is but one, that of :class:`Vpt`.
+        **options: See :class:`Vpt`. ``first_steps`` are those for a new prompt, and ``std_weight``
+            is the paper's lambda.
     """
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
+        *args: Any,
         temperature: float = 3.0,
         ratio: float = 0.8,
         alpha: float = 0.999,
-        first_steps: int = 50,
-        std_weight: float = 1.0,
-        source_images: int = 300,
         limit: int | None = None,
+        loss: Literal["alignment"] = "alignment",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            forward,
-            space,
-            optimizer,
-            first_steps=first_steps,
-            std_weight=std_weight,
-            source_images=source_images,
-        )
+        super().__init__(*args, loss=loss, **options)
         if temperature <= 0 or not 0 <= alpha <= 1 or (limit is not None and limit < 1):
             raise ReservoirError(
                 "dpcore needs a temperature above 0, an alpha in [0, 1] and a limit of at least "

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from .base import Forward, OptimizerFactory, register_method
+from ..options import register
+from .by_classes import by_classes
 from .eta import Eta
 
 
-@register_method("eata")
+@register("method", "eata")
 class Eata(Eta):
     """ETA plus ``fisher_alpha * sum_i F_i (theta_i - theta_i^source)^2`` (Eq. 7 and 8).
 
@@ -24,34 +24,21 @@ class Eata(Eta):
     parameters every domain is anchored.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
-        margin: As in :class:`Eta`.
-        d_margin: As in :class:`Eta`.
-        momentum: As in :class:`Eta`.
         fisher_alpha: Weight of the regulariser (the paper's beta: 2000 for ImageNet-C, 1 for
-            CIFAR-10-C). 0 is ETA, and needs no :meth:`prepare`.
+            CIFAR-10-C). None: as published for about as many classes (:func:`by_classes`), which
+            is 1 for Cityscapes' 19, too. 0 is ETA, and needs no :meth:`prepare`.
+        **options: See :class:`Eta`.
     """
 
-    def __init__(
-        self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
-        margin: float = 0.4,
-        d_margin: float = 0.05,
-        momentum: float = 0.9,
-        fisher_alpha: float = 2000.0,
-    ) -> None:
-        super().__init__(forward, space, optimizer, margin, d_margin, momentum)
+    def __init__(self, *args: Any, fisher_alpha: float | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.fisher_alpha = fisher_alpha
         self.fisher: Tensor | None = None
 
     @property
     def needs_source(self) -> bool:
         """The Fisher information comes from source images."""
-        return self.fisher_alpha > 0
+        return self.fisher_alpha is None or self.fisher_alpha > 0
 
     def prepare(self, source: Iterable[Tensor]) -> None:
         """Estimate the Fisher information: the mean over source batches of the squared gradient.
@@ -77,13 +64,15 @@ class Eata(Eta):
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """The prediction, and ETA's loss with the regulariser."""
-        if self.fisher_alpha > 0 and self.fisher is None:
+        if self.needs_source and self.fisher is None:
             raise ReservoirError(
                 "EATA has no Fisher information: give it source images (source=..., or "
                 "prepare(source_batches) before the stream begins), or set fisher_alpha=0, which "
                 "is the method 'eta'"
             )
         prediction, loss = super().loss(inputs)
+        if self.fisher_alpha is None:
+            self.fisher_alpha = by_classes("fisher_alpha", prediction.shape[1])
         if loss is not None and self.fisher_alpha > 0:
             drift = self.space.values - self.source
             loss = loss + self.fisher_alpha * (self.fisher * drift.square()).sum()

@@ -10,18 +10,12 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ..core.losses import entropy
-from ..core.params import ParamSpace
-from .base import (
-    AdaptationMethod,
-    Forward,
-    OptimizerFactory,
-    moving_average,
-    register_method,
-    samples,
-)
+from ..options import register
+from .base import AdaptationMethod, moving_average, samples
+from .by_classes import by_classes
 
 
-@register_method("eta")
+@register("method", "eta")
 class Eta(AdaptationMethod):
     """EATA without its regulariser, from "Efficient Test-Time Model Adaptation without Forgetting".
 
@@ -35,25 +29,26 @@ class Eta(AdaptationMethod):
     and both.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
         margin: ``E_0 / ln C``: the largest share of the maximal entropy that is reliable.
         d_margin: The largest similarity to ``m``. The paper has 0.05 for ImageNet-C, where
             C = 1000, and 0.4 for CIFAR-10-C: the fewer the classes, the more alike predictions are.
+            None: as published for about as many classes (:func:`by_classes`), which is 0.4 for
+            Cityscapes' 19, too.
         momentum: Of the moving average.
+        **options: See :class:`AdaptationMethod`.
     """
+
+    selects_by = ("d_margin", "margin")
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
+        *args: Any,
         margin: float = 0.4,
-        d_margin: float = 0.05,
+        d_margin: float | None = None,
         momentum: float = 0.9,
+        **options: Any,
     ) -> None:
-        super().__init__(forward, space, optimizer)
+        super().__init__(*args, **options)
         self.margin = margin
         self.d_margin = d_margin
         self.momentum = momentum
@@ -68,7 +63,10 @@ class Eta(AdaptationMethod):
         prediction = self.forward(inputs)
         logits = samples(prediction)
         entropies = entropy(logits)
-        limit = self.margin * math.log(logits.shape[1])
+        classes = logits.shape[1]
+        limit = self.margin * math.log(classes)
+        if self.d_margin is None:  # known now that there is a prediction
+            self.d_margin = by_classes("d_margin", classes)
 
         p = logits.detach().softmax(dim=1)
         chosen = self._select(p, entropies.detach() < limit)

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from .base import AdaptationMethod, Forward, OptimizerFactory
+from .base import AdaptationMethod
 
 
 class MeanTeacher(AdaptationMethod):
@@ -17,28 +16,26 @@ class MeanTeacher(AdaptationMethod):
 
     Two networks, one model: whichever has to run is loaded. Between two calls the space holds the
     *teacher*, since it is the one that predicts: so an ensemble of experts is one of teachers. The
-    student waits in the domain's state.
+    student waits in the domain's state. An update that fails, or that a loss of None declines,
+    leaves both as they were.
 
     A subclass calls :meth:`take_student` in its loss, after the teacher has spoken.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
         momentum: m of the teacher, ``theta' <- m theta' + (1 - m) theta`` after every step.
         restore: After the step every value of the student goes back to the source with this
             probability (CoTTA, Eq. 5 to 8).
         seed: Of everything random in the method; the generator is saved with the state.
+        **options: See :class:`AdaptationMethod`.
     """
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
+        *args: Any,
         momentum: float = 0.999,
         restore: float = 0.0,
         seed: int = 0,
+        **options: Any,
     ) -> None:
         if not (0 <= momentum <= 1 and 0 <= restore <= 1):
             raise ReservoirError(
@@ -47,7 +44,17 @@ class MeanTeacher(AdaptationMethod):
         self.momentum = momentum
         self.restore = restore
         self.generator = torch.Generator().manual_seed(seed)
-        super().__init__(forward, space, optimizer)
+        self._teacher: Tensor | None = None  # who is set aside while the student is in the space
+        super().__init__(*args, **options)
+
+    def adapt(self, inputs: Tensor) -> Tensor:
+        """Adapt to a batch; whatever comes of it, the teacher is in the space afterwards."""
+        try:
+            return super().adapt(inputs)
+        finally:
+            if self._teacher is not None:
+                self.space.load(self._teacher)
+                self._teacher = None
 
     def take_student(self) -> None:
         """Put the teacher aside and load the student."""
@@ -56,17 +63,24 @@ class MeanTeacher(AdaptationMethod):
 
     def update(self, inputs: Tensor, loss: Tensor) -> None:
         """The student's step, the restoration, and the teacher's average."""
+        rejected = self.rejected
         super().update(inputs, loss)
+        if self.rejected > rejected:
+            return
         student = self.space.snapshot()
         if self.restore:
-            chance = torch.rand(len(student), generator=self.generator)
-            student = torch.where((chance < self.restore).to(student.device), self.source, student)
+            restored = torch.rand(len(student), generator=self.generator) < self.restore
+            restored[self.space.adapting :] = False  # statistics are no parameters
+            student = torch.where(restored.to(student.device), self.source, student)
         self.state["student"] = student
         self.space.load(self.average(student, self._teacher))
+        self._teacher = None
 
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """The teacher after the student's step."""
-        return torch.lerp(student, teacher, self.momentum)
+        """The teacher after the student's step; what the space carries is the student's."""
+        averaged = torch.lerp(student, teacher, self.momentum)
+        averaged[self.space.adapting :] = student[self.space.adapting :]
+        return averaged
 
     # The student is part of the domain's state; None stands for "as the parameters".
 

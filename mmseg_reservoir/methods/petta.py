@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,8 +11,8 @@ from torch.nn.functional import cosine_similarity
 
 from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from ..options import choose
-from .base import Forward, OptimizerFactory, register_method
+from ..options import choose, register
+from .base import Forward, OptimizerFactory
 from .features import Features
 from .mean_teacher import soft_cross_entropy
 from .rotta import Rotta
@@ -20,7 +20,7 @@ from .rotta import Rotta
 _TINY = 1e-6  # a feature that never varies on the source must not divide by 0
 
 
-@register_method("petta")
+@register("method", "petta")
 class Petta(Rotta):
     """RoTTA's memory, normalisation and teacher, held back as the features leave the source's.
 
@@ -63,6 +63,7 @@ class Petta(Rotta):
         seed: Of the augmentations.
     """
 
+    # No **options of RoTTA: its nu and alpha are alpha_0 and rate here.
     def __init__(
         self,
         forward: Forward,
@@ -70,8 +71,8 @@ class Petta(Rotta):
         optimizer: OptimizerFactory,
         alpha_0: float = 0.001,
         lambda_0: float = 10.0,
-        regulariser: str = "cosine",
-        classification: str = "self_training",
+        regulariser: Literal["cosine", "l2"] = "cosine",
+        classification: Literal["self_training", "cross_entropy"] = "self_training",
         rate: float = 0.05,
         capacity: int = 64,
         update_every: int = 64,
@@ -143,9 +144,8 @@ class Petta(Rotta):
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """For the images of the memory: the teacher's prediction and the student's loss."""
-        self._before = self.space.snapshot()
         with torch.no_grad():
-            with self.norms.learning():
+            with self.teaching():
                 prediction, features = self.features(self.forward, inputs)
             with self.space.at(self.source):
                 anchor = self.forward(inputs).softmax(dim=1)
@@ -173,10 +173,11 @@ class Petta(Rotta):
         self._means = means
 
     def update(self, inputs: Tensor, loss: Tensor) -> None:
-        """As RoTTA; the features' means follow, unless the loss is broken."""
-        if torch.isfinite(loss):
-            self.state["means"] = self._means
+        """As RoTTA; the features' means follow, unless the update is rejected."""
+        rejected = self.rejected
         super().update(inputs, loss)
+        if self.rejected == rejected:
+            self.state["means"] = self._means
 
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
         """The teacher, at the rate that the divergence leaves it."""

@@ -6,13 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from .base import Forward, OptimizerFactory, register_method
+from ..options import register
 from .eta import Eta
 
 
-@register_method("rdumb")
+@register("method", "rdumb")
 class RDumb(Eta):
     """ETA that forgets everything every ``reset_every`` batches (Press et al., Sec. 4).
 
@@ -20,26 +19,12 @@ class RDumb(Eta):
     domain, whether they led to an update or not. ``counts["resets"]`` counts the resets.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
-        margin: As in :class:`Eta`.
-        d_margin: As in :class:`Eta`.
-        momentum: As in :class:`Eta`.
         reset_every: The number of batches between resets.
+        **options: See :class:`Eta`.
     """
 
-    def __init__(
-        self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
-        margin: float = 0.4,
-        d_margin: float = 0.05,
-        momentum: float = 0.9,
-        reset_every: int = 1000,
-    ) -> None:
-        super().__init__(forward, space, optimizer, margin, d_margin, momentum)
+    def __init__(self, *args: Any, reset_every: int = 1000, **options: Any) -> None:
+        super().__init__(*args, **options)
         if reset_every < 1:
             raise ReservoirError(
                 f"reset_every must be at least 1 batch, got {reset_every}; never to reset is the "

@@ -9,21 +9,14 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ..core.losses import entropy
-from ..core.params import ParamSpace
-from .base import (
-    AdaptationMethod,
-    Forward,
-    OptimizerFactory,
-    moving_average,
-    register_method,
-    samples,
-)
+from ..options import register
+from .base import AdaptationMethod, moving_average, samples
 
 _LARGEST_P = 0.99  # keeps the likelihood ratio p / (1 - p) finite
 _TINY = 1e-5  # keeps the logarithm of a vanishing ratio finite
 
 
-@register_method("roid")
+@register("method", "roid")
 class Roid(AdaptationMethod):
     """From "Universal Test-time Adaptation through Weight Ensembling, Diversity Weighting, ...".
 
@@ -40,9 +33,6 @@ class Roid(AdaptationMethod):
     of the predictions, uniform at first, belongs to the domain.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
         alpha: Weight of the adapted against the source parameters.
         temperature: Of the sample weights.
         momentum: Of the moving average.
@@ -50,20 +40,20 @@ class Roid(AdaptationMethod):
         batch_size: The sum over samples is divided by it. None: by the number of samples, be they
             images or pixels. The published implementation takes the configured batch size, also
             for an incomplete batch.
+        **options: See :class:`AdaptationMethod`.
     """
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
+        *args: Any,
         alpha: float = 0.99,
         temperature: float = 1 / 3,
         momentum: float = 0.9,
         prior_correction: bool = False,
         batch_size: int | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(forward, space, optimizer)
+        super().__init__(*args, **options)
         self.alpha = alpha
         self.temperature = temperature
         self.momentum = momentum
@@ -97,7 +87,8 @@ class Roid(AdaptationMethod):
     def step(self) -> None:
         """Let the optimizer step; then go a little back to the source."""
         super().step()
-        self.space.load(torch.lerp(self.source, self.space.values.detach(), self.alpha))
+        with self.space.carried_kept():  # the ensemble is one of weights
+            self.space.load(torch.lerp(self.source, self.space.values.detach(), self.alpha))
 
     def correct(self, logits: Tensor) -> Tensor:
         """Weight the prediction by the class frequencies of its batch, smoothed.

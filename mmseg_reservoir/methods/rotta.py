@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,19 +13,19 @@ from torch import Tensor
 from ..core.losses import entropy
 from ..core.params import ParamSpace
 from ..errors import ReservoirError
-from ..options import construct
+from ..options import construct, register
 from .augment import Augment
 from .bank import BalancedBank
-from .base import Forward, OptimizerFactory, register_method
+from .base import Forward, OptimizerFactory
 from .mean_teacher import MeanTeacher, soft_cross_entropy
 from .robust_norm import RobustNorms
 
 
-@register_method("rotta")
+@register("method", "rotta")
 class Rotta(MeanTeacher):
     """A student learns from its teacher on a memory of the stream, not on the batch at hand.
 
-    - Normalisation: by statistics that follow the memory slowly (:class:`RobustBatchNorm`).
+    - Normalisation: by statistics that follow the memory slowly (:class:`RobustNorms`).
     - Memory: balanced over the teacher's labels, timely and certain (:class:`BalancedBank`).
     - Every ``update_every`` samples the student steps on the mean over the memory of
       ``E(A) * -sum_c p_teacher(c | x) log p_student(c | augmented x)``, where the timeliness
@@ -52,8 +53,9 @@ class Rotta(MeanTeacher):
     """
 
     handles = ("images",)
-    batch_statistics = False
+    statistics = "running"
 
+    # No **options of the teacher: its momentum is 1 - nu here, and nothing is restored.
     def __init__(
         self,
         forward: Forward,
@@ -96,8 +98,7 @@ class Rotta(MeanTeacher):
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """For the images of the memory: the teacher's prediction and the student's loss."""
-        self._before = self.space.snapshot()
-        with torch.no_grad(), self.norms.learning():
+        with torch.no_grad(), self.teaching():
             prediction = self.forward(inputs)
         self.take_student()
         with self.norms.learning():
@@ -106,24 +107,17 @@ class Rotta(MeanTeacher):
         losses = soft_cross_entropy(logits, prediction.softmax(dim=1))
         return prediction, (timeliness(ages) * losses).mean()
 
-    def update(self, inputs: Tensor, loss: Tensor) -> None:
-        """As with any teacher; a broken loss leaves no trace, in the statistics neither."""
-        if torch.isfinite(loss):
-            super().update(inputs, loss)
-        else:
-            self.backward(loss)  # counts and logs it
-            self.space.load(self._before)
-
-    def step(self) -> None:
-        """Let the optimizer step on the parameters; the statistics are none of its business."""
-        carried = self.space.snapshot()[self.space.adapting :]
-        super().step()
-        self.space.values.detach()[self.space.adapting :] = carried
+    @contextmanager
+    def teaching(self) -> Iterator[None]:
+        """Within this context passes move the teacher's statistics, for good once it is updated."""
+        with self.space.carried_kept(), self.norms.learning():
+            yield
+            self._statistics = self.space.carried.clone()
 
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
         """The moving average of the parameters, with the teacher's own statistics."""
         averaged = super().average(student, teacher)
-        averaged[self.space.adapting :] = teacher[self.space.adapting :]
+        averaged[self.space.adapting :] = self._statistics
         return averaged
 
     @torch.no_grad()

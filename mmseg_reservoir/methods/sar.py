@@ -8,18 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..core.params import ParamSpace
-from .base import (
-    AdaptationMethod,
-    Forward,
-    OptimizerFactory,
-    moving_average,
-    register_method,
-    samples,
-)
+from ..options import register
+from .base import AdaptationMethod, moving_average, samples
 
 
-@register_method("sar")
+@register("method", "sar")
 class Sar(AdaptationMethod):
     """From "Towards Stable Test-Time Adaptation in Dynamic Wild World".
 
@@ -30,12 +23,10 @@ class Sar(AdaptationMethod):
     trivial answers and starts from the source again ("model recovery").
 
     The moving average belongs to the domain, and so does the momentum of the optimizer, which a
-    reset drops. ``counts["resets"]`` counts the resets.
+    reset drops. ``counts["resets"]`` counts the resets. The paper's optimizer is SGD with momentum
+    0.9.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer; the paper has SGD with momentum 0.9.
         margin: ``E_0 / ln C``: the largest share of the maximal entropy that is reliable.
         rho: Radius of the neighbourhood.
         reset_below: Loss (the paper's e_m) below which the model is reset.
@@ -43,21 +34,23 @@ class Sar(AdaptationMethod):
         published_momentum: True shares the optimizer's state between all domains and keeps it over
             resets. That is what the published implementation of ReservoirTTA does, for want of
             SAM's inner state in its saved one: a push learned in one domain moves another.
+        **options: See :class:`AdaptationMethod`.
     """
+
+    selects_by = ("margin",)
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
+        *args: Any,
         margin: float = 0.4,
         rho: float = 0.05,
         reset_below: float = 0.2,
         momentum: float = 0.9,
         published_momentum: bool = False,
+        **options: Any,
     ) -> None:
         self.published_momentum = published_momentum  # asked for while the first state is made
-        super().__init__(forward, space, optimizer)
+        super().__init__(*args, **options)
         self.margin = margin
         self.rho = rho
         self.reset_below = reset_below

@@ -8,20 +8,21 @@ import torch
 from torch import Tensor
 
 from ..core.params import ParamSpace
-from .base import AdaptationMethod, Forward, OptimizerFactory, register_method
+from ..options import register
+from .base import AdaptationMethod, Forward, OptimizerFactory
 
 _UNUSED = partial(torch.optim.SGD, lr=0.0)
 
 
-@register_method("source")
+@register("method", "source")
 class Source(AdaptationMethod):
     """Predicts and never updates, so it needs no optimizer.
 
-    BatchNorm normalises by the statistics of the source. With those of the batch instead
-    (``batch_statistics=True``) it is the baseline that is known as BN or Norm.
+    BatchNorm normalises by the statistics of the source. With those of the batch instead it is the
+    baseline :class:`Norm`.
     """
 
-    batch_statistics = False
+    statistics = "running"
 
     def __init__(
         self,
@@ -31,7 +32,8 @@ class Source(AdaptationMethod):
     ) -> None:
         super().__init__(forward, space, optimizer)
 
-    @torch.no_grad()
     def loss(self, inputs: Tensor) -> tuple[Tensor, None]:
         """The prediction, and nothing to descend."""
-        return self.forward(inputs), None
+        # Nothing needs a gradient, but statistics that follow the stream do so only beside one.
+        with torch.set_grad_enabled(bool(self.space.followers)):
+            return self.forward(inputs), None

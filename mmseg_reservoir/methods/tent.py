@@ -5,10 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..core.losses import entropy
-from .base import AdaptationMethod, register_method
+from ..options import register
+from .base import AdaptationMethod
 
 
-@register_method("tent")
+@register("method", "tent")
 class Tent(AdaptationMethod):
     """Minimises the mean softmax entropy of the prediction, of images or of pixels (Eq. 1)."""
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..core.params import ParamSpace
 from ..core.prompt_space import PromptSpace
 from ..errors import ReservoirError
-from ..options import choose
-from .base import AdaptationMethod, Forward, OptimizerFactory, register_method
+from ..options import choose, register
+from .base import AdaptationMethod
 
 
 def statistics(features: Tensor) -> Tensor:
@@ -31,7 +30,7 @@ def discrepancy(one: Tensor, other: Tensor, std_weight: float = 1.0) -> Tensor:
     return mean + std_weight * std
 
 
-@register_method("vpt")
+@register("method", "vpt")
 class Vpt(AdaptationMethod):
     """Adapts prompts such that the features of a batch are distributed as those of the source.
 
@@ -46,38 +45,35 @@ class Vpt(AdaptationMethod):
     domains share them. Needs ``params.type = "prompt"``.
 
     The prediction is that of the last pass, before its own step. How many steps that row takes for
-    a new domain is not said; DPCore takes 50 for a new prompt and one for a known one.
+    a new domain is not said; DPCore takes 50 for a new prompt and one for a known one. Its
+    optimizer is AdamW with a learning rate of 0.1 and a weight decay of 1e-5.
 
     Args:
-        forward: The model, as a function from inputs to logits.
-        space: The prompts.
-        optimizer: Makes the optimizer; in DPCore AdamW with a learning rate of 0.1 and a
-            weight decay of 1e-5.
         loss: ``"alignment"``, as above, or ``"entropy"``, TENT's, which needs no source images.
         first_steps: Steps on the first batch of a domain; later ones get one. By default 50 for
             the alignment, and 1 for the entropy, which nothing anchors.
         std_weight: As above.
         source_images: From how many source images to take the statistics, if there are so many.
+        **options: See :class:`AdaptationMethod`.
     """
 
     handles = ("images",)
 
     def __init__(
         self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory,
-        loss: str = "alignment",
+        *args: Any,
+        loss: Literal["alignment", "entropy"] = "alignment",
         first_steps: int | None = None,
         std_weight: float = 1.0,
         source_images: int = 300,
+        **options: Any,
     ) -> None:
-        if not isinstance(space, PromptSpace):
+        super().__init__(*args, **options)
+        if not isinstance(self.space, PromptSpace):
             raise ReservoirError(
                 f"{type(self).__name__.lower()} adapts visual prompts: set params to "
                 'dict(type="prompt", count=8), and take a vision transformer for the model'
             )
-        super().__init__(forward, space, optimizer)
         self.aligns = choose(loss, {"alignment": True, "entropy": False}, "loss of prompts")
         self.first_steps = (50 if self.aligns else 1) if first_steps is None else first_steps
         if self.first_steps < 1:
@@ -127,7 +123,7 @@ class Vpt(AdaptationMethod):
             self.space.zero_grad()
             if not self.backward(self._loss(inputs)[1]):
                 break
-            self._move()
+            self.move()
         self.space.zero_grad()
 
     def _loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,14 +146,9 @@ class Vpt(AdaptationMethod):
         with torch.no_grad(), self.space.hidden():
             return self.space.features(self.forward, inputs)[1]
 
-    def step(self) -> None:
-        """Let the optimizer step; ``counts["updates"]`` counts batches, not steps."""
-        self._move()
-        self.counts["updates"] += 1
-
-    def _move(self) -> None:
-        self.optimizer.step()
-        self.space.changed()
+    def move(self) -> None:
+        """One step of the optimizer, counted: ``counts["updates"]`` counts batches."""
+        super().move()
         self.counts["steps"] += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prettytable import PrettyTable, TableStyle
-
-from .tables import by_domain, metric_of, routing_purity
+from .tables import by_domain, make_table, metric_of, routing_purity, score_cells
 
 Results = Mapping[str, Any]
 """The content of a ``results.json``."""
@@ -27,34 +25,27 @@ def comparison_table(runs: Mapping[str, Results]) -> str:
     domains = list(next(iter(scores.values())))
     rounds = max(len(rows["mean"]) for rows in scores.values())
     metric = metric_of(next(iter(runs.values()))["visits"])
-    table = PrettyTable([metric, "visit", *range(1, rounds + 1), "mean"])
-    table.set_style(TableStyle.SINGLE_BORDER)
-    table.align = "r"
-    table.align[metric] = table.align["visit"] = "l"
+    lines: list[list[str] | None] = []
     for domain in domains:
         for i, (name, rows) in enumerate(scores.items()):
             row = rows[domain]
-            cells = [f"{value:.2f}" for value in row] + [""] * (rounds - len(row))
-            last = i == len(scores) - 1
             mean = f"{sum(row) / len(row):.2f}"
-            table.add_row([domain if i == 0 else "", name, *cells, mean], divider=last)
-    return table.get_string()
+            lines.append([domain if i == 0 else "", name, *score_cells(row, rounds), mean])
+        lines.append(None)
+    return make_table([metric, "visit", *range(1, rounds + 1), "mean"], lines, text_columns=2)
 
 
 def routing_table(runs: Mapping[str, Results]) -> str:
     """How many experts each run opened, how pure they are, and what an image cost."""
-    columns = ["run", "experts K", "routing purity", "updates", "ms per image"]
-    table = PrettyTable(columns)
-    table.set_style(TableStyle.SINGLE_BORDER)
-    table.align = "r"
-    table.align["run"] = "l"
+    header = ["run", "experts K", "routing purity", "updates", "ms per image"]
+    rows = []
     for name, results in runs.items():
         routes = results["routes"]
         purity = f"{routing_purity(routes):.3f}" if results["reservoir"] else "-"
         cost = 1000 * sum(route["seconds"] for route in routes) / len(routes)
         updates = results["updates"]["updates"]
-        table.add_row([name, routes[-1]["k"], purity, updates, f"{cost:.0f}"])
-    return table.get_string()
+        rows.append([name, routes[-1]["k"], purity, updates, f"{cost:.0f}"])
+    return make_table(header, rows)
 
 
 def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from prettytable import PrettyTable, TableStyle
-
 from .comparison import Results, scores_by_domain
-from .tables import routing_purity
+from .tables import make_table, routing_purity
 
 VISITS = (1, 5, 10, 15, 20)
 PLUG_IN = " + ReservoirTTA"
@@ -24,17 +22,14 @@ def error_table(runs: Mapping[str, Results], visits: Sequence[int] = VISITS) -> 
     means = {name: scores_by_domain(results)["mean"] for name, results in runs.items()}
     length = max(len(row) for row in means.values())
     shown = [visit for visit in visits if visit <= length]
-    head = ["error (%) at visit", *map(str, shown), "mean", "", "experts K", "purity", "CPU s"]
-    table = PrettyTable(head)
-    table.set_style(TableStyle.SINGLE_BORDER)
-    table.align = "r"
-    table.align[head[0]] = "l"
+    header = ["error (%) at visit", *map(str, shown), "mean", "", "experts K", "purity", "CPU s"]
+    rows = []
     for name, results in runs.items():
         row = means[name]
         cells = [f"{row[visit - 1]:.1f}" if visit <= len(row) else "" for visit in shown]
         purity = f"{routing_purity(results['routes']):.2f}" if results["reservoir"] else "-"
         collapse = "collapses" if collapsed(row) else ""
-        table.add_row(
+        rows.append(
             [
                 name,
                 *cells,
@@ -45,7 +40,7 @@ def error_table(runs: Mapping[str, Results], visits: Sequence[int] = VISITS) -> 
                 f"{results['cpu_seconds']:.0f}",
             ]
         )
-    return table.get_string()
+    return make_table(header, rows)
 
 
 def collapsed(errors: Sequence[float]) -> bool:

@@ -7,13 +7,12 @@ next to nothing adapts, and 1.483 nats and 34.9 mIoU at 1e-4. So the whole grid 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prettytable import PrettyTable, TableStyle
-
 from .comparison import Results, scores_by_domain
+from .tables import make_table, score_cells
 
 CRITERION = (
     "highest mean information over all images of the stream: the entropy of the image's mean class "
@@ -73,17 +72,14 @@ def fair_table(record: Mapping[str, Any]) -> str:
     """
     means = [row["mIoU"]["mean"] for row in record["runs"]]
     rounds = max(len(row) for row in means)
-    head = ["learning rate", *range(1, rounds + 1), "mean", "information", "K"]
-    table = PrettyTable(head)
-    table.set_style(TableStyle.SINGLE_BORDER)
-    table.align = "r"
-    table.align["learning rate"] = "l"
+    header = ["learning rate", *range(1, rounds + 1), "mean", "information", "K"]
+    rows = []
     for row, scores in zip(record["runs"], means, strict=True):
         mark = " *" if row["lr"] == record["chosen"] else ""
-        table.add_row(
+        rows.append(
             [
                 f"{row['lr']:g}{mark}",
-                *_cells(scores, rounds),
+                *score_cells(scores, rounds),
                 f"{sum(scores) / len(scores):.2f}",
                 "-" if row["information"] is None else f"{row['information']:.4f}",
                 row["k"],
@@ -96,8 +92,4 @@ def fair_table(record: Mapping[str, Any]) -> str:
         grid = record["grid"]
         if len(grid) > 1 and record["chosen"] in (min(grid), max(grid)):
             choice += "\nIt is at the end of the grid: a wider one may hold a better rate."
-    return f"{table.get_string()}\n{choice}"
-
-
-def _cells(scores: Sequence[float], rounds: int) -> list[str]:
-    return [f"{value:.2f}" for value in scores] + [""] * (rounds - len(scores))
+    return f"{make_table(header, rows)}\n{choice}"

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from prettytable import PrettyTable, TableStyle
 
 from ..errors import ReservoirError
-from .tables import by_domain
+from ..files import shipped
+from .tables import by_domain, make_table
 
 METAFILE = "metafile.yaml"
-_CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # of a checkout
 _METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
 _MEAN = "mean"
 """In the place of a domain: a table that has only means over the domains."""
@@ -56,7 +55,7 @@ def load_rows(metafile: str | Path) -> list[Row]:
     try:
         models = yaml.safe_load(Path(metafile).read_text(encoding="utf-8"))["Models"]
         return [row for model in models for row in _to_rows(model)]
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (yaml.YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())  # YAML's has several lines
         raise ReservoirError(
             f"{metafile} is no metafile of models with Name, Config and Results ({reason}): mend "
@@ -68,21 +67,27 @@ def find_row(config: str | Path | None, stream: str | None = None) -> Row | None
     """The published row of a config file; None if it has none.
 
     Args:
-        config: The file.
+        config: The file, as seen from the current folder.
         stream: On which stream, by its `stream_name`; rows that name none go with any.
     """
     if not config:
         return None
-    folder = Path(config).parent
-    # A record may come from another machine, or be read from another folder than it was made in.
-    places = [folder / METAFILE, *sorted(_CONFIGS.rglob(f"{folder.name}/{METAFILE}"))]
-    metafile = next((place for place in places if place.is_file()), None)
-    if metafile is None:
-        return None
-    for row in load_rows(metafile):
+    metafile = _find_metafile(Path(config).parent.resolve())
+    for row in load_rows(metafile) if metafile else []:
         if row.config == Path(config).name and row.scores and row.stream in (None, stream):
             return row
     return None
+
+
+def _find_metafile(folder: Path) -> Path | None:
+    """The metafile in a folder of configs, or in the folder of that name which comes with us.
+
+    A record may come from another machine, or be read from another folder than it was made in.
+    """
+    if (folder / METAFILE).is_file():
+        return folder / METAFILE
+    ours = sorted(shipped("configs").rglob(METAFILE))
+    return next((file for file in ours if file.parent.name == folder.name), None)
 
 
 def row_of(results: Mapping[str, Any]) -> Row | None:
@@ -127,17 +132,14 @@ def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None
     shown = [visit for visit in row.visits if visit <= reached]
     if not shown:
         return None
-    table = PrettyTable(["visit", "", *shown])
-    table.set_style(TableStyle.SINGLE_BORDER)
-    table.align = "r"
-    table.align["visit"] = table.align[""] = "l"
     pairs = {d: [(ours[d][visit - 1], row.scores[d][visit]) for visit in shown] for d in domains}
     columns = list(zip(*pairs.values(), strict=True))
     pairs["mean"] = [tuple(sum(side) / len(side) for side in zip(*c, strict=True)) for c in columns]
+    rows: list[list[str] | None] = []
     for domain, cells in pairs.items():
         digits = 2 if domain == "mean" else 1  # as published; a mean of four has one more
-        table.add_row([domain, "ours", *(f"{mine:.2f}" for mine, _ in cells)])
-        table.add_row(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells)])
-        differences = [f"{mine - theirs:+.2f}" for mine, theirs in cells]
-        table.add_row(["", "difference", *differences], divider=domain != "mean")
-    return table.get_string()
+        rows.append([domain, "ours", *(f"{mine:.2f}" for mine, _ in cells)])
+        rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells)])
+        rows.append(["", "difference", *(f"{mine - theirs:+.2f}" for mine, theirs in cells)])
+        rows.append(None)
+    return make_table(["visit", "", *shown], rows, text_columns=2)

@@ -45,8 +45,8 @@ def _read(file: Path) -> Results:
     return results
 
 
-def _config(results: Results) -> dict[str, Any]:
-    """The part of a config that can change a number, without the seed."""
+def _written(results: Results) -> dict[str, Any]:
+    """What a config says that can change a number, without the seed, by dotted names."""
     config = copy.deepcopy(dict(results["config"]))
     for key in _IRRELEVANT:
         config.pop(key, None)
@@ -56,12 +56,26 @@ def _config(results: Results) -> dict[str, Any]:
     config["custom_hooks"] = [
         hook for hook in config.get("custom_hooks") or [] if hook["type"] not in _ONLY_SHOW
     ]
-    return config
+    return _flatten(config)
+
+
+def _in_force(results: Results) -> dict[str, Any]:
+    """The same with the run's resolved options in place of what was written.
+
+    So it does not matter whether a default or a part of a preset is written out.
+    """
+    written, options = _written(results), results.get("options") or {}
+    found = {key: v for key, v in written.items() if key.split(".")[0] not in options}
+    for key, value in _flatten(options).items():
+        # A seed that nobody wrote is the run's.
+        if key.split(".")[-1] != "seed" or key in written:
+            found[key] = value
+    return found
 
 
 def group_key(results: Results) -> str:
     """Equal for runs that differ in nothing but the seed."""
-    return json.dumps(_config(results), sort_keys=True)
+    return json.dumps(_in_force(results), sort_keys=True)
 
 
 def _stem(results: Results) -> str:
@@ -73,18 +87,25 @@ def _stem(results: Results) -> str:
 def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
     """A name for every group: of groups of one config, with the options by which they differ."""
     firsts = [next(iter(group.values())) for group in groups]
-    flat = [_flatten(_config(results)) for results in firsts]
+    stems = [_stem(results) for results in firsts]
+    # What somebody wrote says more than all that follows from it.
+    ways = [[options_of(results) for results in firsts] for options_of in (_written, _in_force)]
     names = []
-    for results, options in zip(firsts, flat, strict=True):
-        stem = _stem(results)
-        others = [o for r, o in zip(firsts, flat, strict=True) if _stem(r) == stem]
-        keys = sorted({key for o in others for key in o})
-        differing = [k for k in keys if any(o.get(k) != options.get(k) for o in others)]
-        differing.sort(key=lambda k: not k.endswith("type"))  # what says most comes first
-        shown = [f"{key}={options.get(key)}" for key in differing[:3]]
-        shown += ["..."] if len(differing) > len(shown) else []
+    for i, stem in enumerate(stems):
+        alike = [j for j, other in enumerate(stems) if other == stem]
+        found = (_differing(options[i], [options[j] for j in alike]) for options in ways)
+        shown = next(filter(None, found), None)
         names.append(f"{stem} ({', '.join(shown)})" if shown else stem)
     return names
+
+
+def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first options, as ``key=value``, that any of the others has not, or has otherwise."""
+    keys = sorted({key for other in others for key in other})
+    differing = [k for k in keys if any(o.get(k) != options.get(k) for o in others)]
+    differing.sort(key=lambda k: not k.endswith("type"))  # what says most comes first
+    shown = [f"{key}={options.get(key)}" for key in differing[:3]]
+    return shown + (["..."] if len(differing) > len(shown) else [])
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -129,8 +150,10 @@ def _versions(results: Results) -> dict[str, Any] | None:
 
 
 def _order(results: Results) -> dict[str, Any]:
-    """What stood at each place of the stream."""
+    """What stood at each place of the stream; only the domain where the seed shuffles images."""
+    loop = results["config"].get("test_cfg") or {}
+    shuffled = loop.get("shuffle", "never") != "never"
     return {
-        f"image {i}": f"{route['domain']} {route.get('image')}"
+        f"image {i}": route["domain"] if shuffled else f"{route['domain']} {route.get('image')}"
         for i, route in enumerate(results["routes"], start=1)
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from ..errors import ReservoirError
 from .comparison import Results, scores_by_domain
 from .published import Row, row_of
 from .runs import find_differences, group_key, group_names
@@ -28,6 +30,8 @@ class Statistic:
     @classmethod
     def of(cls, values: Sequence[float]) -> Statistic:
         """Of one or more values."""
+        if not all(map(math.isfinite, values)):  # stdev takes no visit without a score
+            return cls(math.nan, math.nan if len(values) > 1 else None)
         return cls(mean(values), stdev(values) if len(values) > 1 else None)
 
     def text(self, digits: int = 2) -> str:
@@ -68,6 +72,11 @@ class Group:
     def seeds(self) -> list[int]:
         """The seeds, sorted."""
         return sorted(results["seed"] for results in self.runs.values())
+
+    @property
+    def constant(self) -> bool:
+        """Whether several seeds gave exactly the same scores at every visit."""
+        return all(score.deviation == 0 for row in self.scores.values() for score in row)
 
     @property
     def k(self) -> Statistic:
@@ -122,7 +131,12 @@ def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
     groups = []
     for name, group in zip(group_names(list(members.values())), members.values(), strict=True):
         warnings += find_differences(name, group)
-        groups.append(Group(name, group, row_of(next(iter(group.values())))))
+        try:
+            row = row_of(next(iter(group.values())))
+        except ReservoirError as error:
+            warnings.append(f"{name}: no published row: {error}")
+            row = None
+        groups.append(Group(name, group, row))
     return groups, warnings
 
 

@@ -4,38 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prettytable import PrettyTable, TableStyle
-
 from .summary import VISITS, Group, Statistic
+from .tables import make_table
 
 NOTE = (
     "mIoU, or error of classifiers, in percent at a visit, mean over the conditions: mean over the "
     "seeds ± sample deviation (- of one seed). The means of published rows are taken of the "
     "published conditions."
 )
+_SAME = "†"
+SAME_NOTE = f"{_SAME} nothing random in this row: every seed gives exactly these scores."
 
 
 def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
     """One row per group; below it the published row where there is one."""
     visits = sorted({visit for group in groups for visit in VISITS[group.metric]})
-    head = ["run", "seeds", "visits", *(f"visit {v}" for v in visits), "last", "experts K"]
-    table = PrettyTable([*head, "routing purity", "ms per image"])
-    table.set_style(TableStyle.MARKDOWN if markdown else TableStyle.SINGLE_BORDER)
-    table.align = "r"
-    table.align["run"] = "l"
+    header = ["run", "seeds", "visits", *(f"visit {v}" for v in visits), "last", "experts K"]
+    rows = []
     for group in groups:
         scores = group.scores["mean"]
-        at = [scores[v - 1].text() if v <= len(scores) else "" for v in visits]
-        table.add_row(
+        rows.append(
             [
-                group.name,
+                f"{group.name} {_SAME}" if group.constant else group.name,
                 ", ".join(map(str, group.seeds)),
                 len(scores),
-                *at,
-                scores[-1].text(),
-                group.k.text(1),
-                _or_dash(group.purity, 3),
-                _or_dash(group.milliseconds, 0),
+                *(_cell(group, scores[v - 1], 2) if v <= len(scores) else "" for v in visits),
+                _cell(group, scores[-1], 2),
+                _cell(group, group.k, 1),
+                _cell(group, group.purity, 3),
+                _cell(group, group.milliseconds, 0),
             ]
         )
         if group.row:
@@ -43,8 +40,11 @@ def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
                 f"{group.row.mean(v):.2f}" if v in group.row.visits and v <= len(scores) else ""
                 for v in visits
             ]
-            table.add_row([f"  published: {group.row.name}", "", "", *theirs, "", "", "", ""])
-    return table.get_string()
+            rows.append([f"  published: {group.row.name}", "", "", *theirs, "", "", "", ""])
+    table = make_table([*header, "routing purity", "ms per image"], rows, markdown=markdown)
+    if not any(group.constant for group in groups):
+        return table
+    return table + ("\n\n" if markdown else "\n") + SAME_NOTE
 
 
 def summary_markdown(groups: Sequence[Group], warnings: Sequence[str]) -> str:
@@ -55,5 +55,9 @@ def summary_markdown(groups: Sequence[Group], warnings: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _or_dash(value: Statistic | None, digits: int) -> str:
-    return "-" if value is None else value.text(digits)
+def _cell(group: Group, value: Statistic | None, digits: int) -> str:
+    if value is None:
+        return "-"
+    # Where nothing is random, a deviation of 0 is no measurement.
+    same = group.constant and value.deviation == 0
+    return f"{value.mean:.{digits}f}" if same else value.text(digits)

@@ -1,12 +1,38 @@
-"""Tables of a run: its score, mIoU or error, by condition and visit."""
+"""The one style of tables; and a run's score, mIoU or error, by condition and visit."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prettytable import PrettyTable, TableStyle
+
+
+def make_table(
+    header: Sequence[Any],
+    rows: Iterable[Sequence[Any] | None],
+    text_columns: int = 1,
+    markdown: bool = False,
+) -> str:
+    """A table as all of this package look.
+
+    Args:
+        header: The names of the columns.
+        rows: Their cells; None stands for a line between two rows.
+        text_columns: So many of the first columns begin at the left; numbers end at the right.
+        markdown: For a Markdown file, not a terminal; it has no lines between rows.
+    """
+    table = PrettyTable(list(map(str, header)))
+    table.set_style(TableStyle.MARKDOWN if markdown else TableStyle.SINGLE_BORDER)
+    for i, name in enumerate(table.field_names):
+        table.align[name] = "l" if i < text_columns else "r"
+    rows = list(rows)
+    for row, below in zip(rows, [*rows[1:], ()], strict=True):
+        if row is not None:
+            table.add_row(list(row), divider=below is None and not markdown)
+    return table.get_string()
 
 
 def metric_of(visits: Sequence[Mapping[str, Any]]) -> str:
@@ -19,7 +45,9 @@ def by_domain(visits: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     metric = metric_of(visits)
     scores: dict[str, list[float]] = defaultdict(list)
     for visit in visits:
-        scores[visit["domain"]].append(visit[metric])
+        score = visit[metric]
+        # A visit without a labelled pixel has no score, for which JSON has only null.
+        scores[visit["domain"]].append(math.nan if score is None else score)
     return dict(scores)
 
 
@@ -39,16 +67,15 @@ def visit_table(visits: Sequence[Mapping[str, Any]]) -> str:
     """Rows are domains, columns are visits."""
     scores = by_domain(visits)
     rounds = max(len(row) for row in scores.values())
-    table = PrettyTable(["visit", *range(1, rounds + 1), "mean"])
-    table.set_style(TableStyle.SINGLE_BORDER)
-    table.align = "r"
-    table.align["visit"] = "l"
-    for domain, row in scores.items():
-        padded = [f"{value:.2f}" for value in row] + [""] * (rounds - len(row))
-        table.add_row([domain, *padded, f"{sum(row) / len(row):.2f}"])
     complete = zip(*scores.values(), strict=False)  # a round may be unfinished
-    means = [sum(column) / len(column) for column in complete]
-    overall = sum(means) / len(means)
-    padding = [""] * (rounds - len(means))
-    table.add_row(["mean", *(f"{value:.2f}" for value in means), *padding, f"{overall:.2f}"])
-    return table.get_string()
+    scores["mean"] = [sum(column) / len(column) for column in complete]
+    rows = [
+        [domain, *score_cells(row, rounds), f"{sum(row) / len(row):.2f}"]
+        for domain, row in scores.items()
+    ]
+    return make_table(["visit", *range(1, rounds + 1), "mean"], rows)
+
+
+def score_cells(scores: Sequence[float], count: int) -> list[str]:
+    """A cell for each score, and empty ones up to ``count``."""
+    return [f"{score:.2f}" for score in scores] + [""] * (count - len(scores))

@@ -3,36 +3,66 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
-from mmengine.registry import HOOKS
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
-from mmseg.models import EncoderDecoder
+from mmseg.models import SegDataPreProcessor
+from torch import Tensor, nn
 
+from ..build import SEGMENTATION, Plan, Workplace
+from ..core.image_range import ImageRange
+from ..core.router import Router
 from ..errors import ReservoirError
-from .build import build_pipeline
-from .segmentor import AdaptiveSegmentor
+from .forward import check_model, segmentation_forward
+from .source_images import SourceImages
+
+CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
+"""What a config says about adaptation; all of it goes to :class:`Plan`. And ``source_images``."""
 
 
 @HOOKS.register_module()
 class AdaptationHook(Hook):
     """Wraps the model at the start of a test, when its weights are loaded, and unwraps it after.
 
-    What to build stands in the config beside it: ``method``, ``params``, ``reservoir`` and
-    ``source_images`` (see ``configs/_base_``). A wrapper named in the config itself would come
-    before the weights, and mmengine would not find the keys of the checkpoint in it.
+    What to build stands in the config beside it: ``method``, ``params``, ``statistics``,
+    ``reservoir`` and ``source_images`` (see ``configs/_base_``). A wrapper named as the model
+    itself would come before the weights, and mmengine would not find the checkpoint's keys in it.
 
     Args:
+        wrapper: The model that adapts, built by mmengine: ``AdaptiveSegmentor`` or a subclass.
         reset_on_visit: Begin every visit with a new optimizer, as code does that runs one domain
             after the other with an optimizer each. It tells the method when the domain changes,
             which a deployed model does not know: for comparisons only.
+        router: A router that is ready made, instead of ``reservoir.router``.
+        encoder: A style encoder that is ready made, instead of ``reservoir.style``.
     """
 
     priority = "VERY_HIGH"
 
-    def __init__(self, reset_on_visit: bool = False) -> None:
+    def __init__(
+        self,
+        wrapper: Mapping[str, Any] | None = None,
+        reset_on_visit: bool = False,
+        router: Router | None = None,
+        encoder: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.wrapper = {"type": "AdaptiveSegmentor"} if wrapper is None else dict(wrapper)
         self.reset_on_visit = reset_on_visit
+        self.ready = {"router": router, "style": encoder}
+        self._plan: Plan | None = None
+
+    def before_run(self, runner: Runner) -> None:
+        """Check all options, before weights are read."""
+        self._plan = make_plan(runner.cfg, runner.seed, self.ready)
 
     def before_test(self, runner: Runner) -> None:
         """Wrap the model."""
@@ -41,19 +71,24 @@ class AdaptationHook(Hook):
                 "adaptation follows one stream and cannot be split over several processes: start "
                 "one process without a launcher"
             )
-        if not isinstance(runner.model, EncoderDecoder):
-            raise ReservoirError(
-                f"adaptation needs an mmseg EncoderDecoder, the model is a "
-                f"{type(runner.model).__name__}"
-            )
+        plan = self._plan or make_plan(runner.cfg, runner.seed, self.ready)
         # What the core says (a skipped update, a constant image) goes where the run's log goes.
-        logging.getLogger("mmseg_reservoir").handlers = list(runner.logger.handlers)
-        runner.model.eval()
-        pipeline = build_pipeline(runner, runner.model)
-        runner.model = AdaptiveSegmentor(
-            runner.model, pipeline, runner.cfg.test_dataloader.batch_size
+        logger = logging.getLogger("mmseg_reservoir")
+        logger.handlers, logger.level = list(runner.logger.handlers), runner.logger.level
+        runner.logger.info(plan.describe())
+        model = _without_sync(runner.model.eval(), runner.logger)
+        check_model(model, _first_inputs(runner, model))
+        place = Workplace(
+            model, segmentation_forward, image_range(model.data_preprocessor), SourceImages(runner)
         )
-        runner.model.eval()
+        pipeline = plan.assemble(place)
+        calibration = plan.look_at_source(pipeline, place)
+        if calibration is not None:
+            calibration.save(Path(runner.work_dir) / "calibration.safetensors")
+        given = {"model": model, "pipeline": pipeline}
+        given["batch_size"] = runner.cfg.test_dataloader.batch_size
+        runner.model = MODELS.build({**self.wrapper, **given}).eval()
+        runner.model.options = plan.options
         space = pipeline.method.space
         runner.logger.info(
             f"{type(pipeline).__name__} around {type(pipeline.method).__name__}: "
@@ -72,3 +107,50 @@ class AdaptationHook(Hook):
         adaptive = runner.model
         adaptive.pipeline.method.space.load(adaptive.pipeline.source)
         runner.model = adaptive.segmentor
+
+
+def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> Plan:
+    """The plan of a run, from its config.
+
+    Args:
+        cfg: The config.
+        seed: Of the run.
+        ready: Parts of the reservoir that are ready made, by the names of their options.
+    """
+    options = {key: _plain(cfg.get(key)) for key in CONFIG_KEYS if cfg.get(key) is not None}
+    ready = {name: part for name, part in (ready or {}).items() if part is not None}
+    if ready:
+        reservoir = options.get("reservoir") or {}
+        preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
+        options["reservoir"] = {**preset, **ready}
+    SourceImages.check(_plain(cfg.get("source_images")))
+    return Plan(SEGMENTATION, **options, seed=seed)
+
+
+def image_range(preprocessor: SegDataPreProcessor) -> ImageRange:
+    """How the images that a preprocessor makes are normalised."""
+    # Loaded images are BGR; statistics in their order belong to the channels as converted.
+    bgr = not getattr(preprocessor, "channel_conversion", False)
+    if not getattr(preprocessor, "_enable_normalize", False):
+        return ImageRange((0.0, 1 / 255), bgr)
+    mean, std = preprocessor.mean.cpu().flatten(), preprocessor.std.cpu().flatten()
+    return ImageRange(((mean / 255).tolist(), (std / 255).tolist()), bgr)
+
+
+def _without_sync(model: nn.Module, logger: logging.Logger) -> nn.Module:
+    """SyncBN computes across processes; here is one."""
+    if any("SyncBatchNorm" in type(module).__name__ for module in model.modules()):
+        logger.info("SyncBN is converted to BatchNorm: adaptation runs in one process")
+        return revert_sync_batchnorm(model)
+    return model
+
+
+@torch.no_grad()
+def _first_inputs(runner: Runner, model: nn.Module) -> Tensor:
+    """The first image of the stream as the model gets it."""
+    data = pseudo_collate([runner.test_loop.dataloader.dataset[0]])
+    return model.data_preprocessor(data, False)["inputs"]
+
+
+def _plain(value: Any) -> Any:
+    return value.to_dict() if hasattr(value, "to_dict") else value

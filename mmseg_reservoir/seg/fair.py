@@ -13,7 +13,9 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from ..errors import ReservoirError
+from ..files import write_text
 from ..report.fair import fair_record, fair_table
+from ..report.record import strict_json
 
 LR_GRID = (6e-7, 2e-6, 7.5e-6, 2.5e-5, 1e-4)
 """Steps of about 3.5; holds the paper's rates for ACDC (7.5e-6, BECoTTA's 6e-7) and MiniCity's."""
@@ -39,7 +41,7 @@ def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
         runs[lr] = json.loads((folders[lr] / "results.json").read_text())
         # After every rate, so that an interruption loses none that is finished.
         record = {"complete": len(runs) == len(grid), **fair_record(runs, folders)}
-        (root / "fair.json").write_text(json.dumps(record, indent=1))
+        write_text(root / "fair.json", strict_json(record))
     print(f"\nmIoU by learning rate and visit, mean over the conditions\n{fair_table(record)}")
     print(f"All of it is in {root / 'fair.json'}")
     return record

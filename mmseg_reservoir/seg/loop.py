@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
 
 from ..errors import ReservoirError
+from ..options import check_options
+
+_SEED_STEP = 1_000_003
+"""mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
+no orders."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,9 @@ class RecurringTestLoop(TestLoop):
         rounds: How often every domain is visited.
         domains: In order, either names (the dataset's ``condition``) or dicts of a ``name`` and
             whatever the dataset needs for this domain, ``dict(name="dusk", data_root=...)``.
+        shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
+            new one at each visit (``"visit"``), or as stored (``"never"``: the sampler of the
+            dataloader stays what it is). Orders depend on the run's seed alone.
         fp16: Test under autocast.
     """
 
@@ -44,8 +53,18 @@ class RecurringTestLoop(TestLoop):
         evaluator: dict | list,
         rounds: int = 10,
         domains: Sequence[str | Mapping] = ("fog", "night", "rain", "snow"),
+        shuffle: Literal["never", "once", "visit"] = "never",
         fp16: bool = False,
+        **unknown: Any,
     ) -> None:
+        check_options(
+            RecurringTestLoop,
+            dict(rounds=rounds, shuffle=shuffle, fp16=fp16, **unknown),
+            "test_cfg",
+            given=("runner", "dataloader", "evaluator"),
+        )
+        if isinstance(domains, str) or not isinstance(domains, Sequence):
+            raise ReservoirError(f"test_cfg.domains must be a list of domains, got {domains!r}")
         if rounds < 1 or not domains:
             raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
         changes = {}
@@ -55,6 +74,9 @@ class RecurringTestLoop(TestLoop):
             if "name" not in options or options["name"] in changes:
                 raise ReservoirError(f"each domain needs a name of its own: {domains}")
             changes[options.pop("name")] = options
+        if shuffle != "never":
+            dataloader = {**dataloader, "sampler": dict(type="DefaultSampler", shuffle=True)}
+        self.shuffle = shuffle
         self.loaders = {
             name: runner.build_dataloader(
                 {**dataloader, "dataset": {**dataloader["dataset"], **options}},
@@ -90,6 +112,8 @@ class RecurringTestLoop(TestLoop):
         self.visit = visit
         # LoggerHook reads the length of the current dataloader from here.
         self.dataloader = self.loaders[visit.domain]
+        if self.shuffle != "never":
+            self._reorder(visit)
         self.evaluator.dataset_meta = self.dataloader.dataset.metainfo
         self.runner.call_hook("before_test_epoch")
         for index, batch in enumerate(self.dataloader):
@@ -97,6 +121,12 @@ class RecurringTestLoop(TestLoop):
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         self.runner.call_hook("after_test_epoch", metrics=metrics)
         return metrics
+
+    def _reorder(self, visit: Visit) -> None:
+        """Set the order of a visit, which depends on nothing that happened before it."""
+        order = visit.index if self.shuffle == "visit" else visit.index % len(self.loaders)
+        # Not `dataloader.sampler`, which is another one where a batch sampler is configured.
+        self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
 
 
 def _with_exact_iou(evaluator: dict | list) -> list[dict]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..checkpoint_files import find_weights
 from ..errors import ReservoirError
 
 Shape = tuple[int, ...]
@@ -55,15 +56,8 @@ class Converted(NamedTuple):
 
 def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of a loaded checkpoint, without the prefix of data-parallel training."""
-    weights = {}
-    for name, tensor in checkpoint.get("state_dict", checkpoint).items():
-        if not isinstance(tensor, Tensor):
-            raise ReservoirError(
-                f"the checkpoint's {name!r} is a {type(tensor).__name__}, not a tensor: save the "
-                'weights as {"state_dict": model.state_dict()}'
-            )
-        weights[name.removeprefix("module.")] = tensor
-    return weights
+    weights = find_weights(checkpoint)
+    return {name.removeprefix("module."): tensor for name, tensor in weights.items()}
 
 
 def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:

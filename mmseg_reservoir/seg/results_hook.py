@@ -1,4 +1,4 @@
-"""What came out: ``results.json``, ``results.csv`` and the table at the end."""
+"""What came out: ``results.json``, ``results.csv`` and the tables at the end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from mmengine.runner import Runner
 
 from .. import __version__
 from ..check.record import describe_loader
-from ..report.published import find_row, published_table
+from ..report.closing import closing_tables
 from ..report.record import installed_versions, write_results
-from ..report.tables import visit_table
 from .metric import VisitIoUMetric
 
 
@@ -41,11 +40,13 @@ class ResultsHook(Hook):
             "seed": runner.seed,
             "tau": getattr(router, "tau", None),
             "versions": versions(),
-            "config_file": runner.cfg.filename,
+            # Absolute: the record may be read from another folder than it was made in.
+            "config_file": runner.cfg.filename and str(Path(runner.cfg.filename).resolve()),
             "data": {
                 name: describe_loader(loader) for name, loader in runner.test_loop.loaders.items()
             },
             "config": runner.cfg.to_dict(),
+            "options": getattr(runner.model, "options", None),
             "visits": [],
             "routes": [],
         }
@@ -97,16 +98,11 @@ class ResultsHook(Hook):
         self._write(Path(runner.work_dir))
 
     def after_test(self, runner: Runner) -> None:
-        """Finish the record and print the table."""
+        """Finish the record and print the tables."""
         self.results["complete"] = True
         self.results["updates"] = self._method.counts if self._method else {}
         self._write(Path(runner.work_dir))
-        table = visit_table(self.results["visits"])
-        runner.logger.info(f"mIoU by condition and visit\n{table}")
-        published = find_row(runner.cfg.filename)
-        beside = published and published_table(self.results["visits"], published)
-        if beside:
-            runner.logger.info(f"beside the published row {published.name!r}\n{beside}")
+        runner.logger.info(closing_tables(self.results, runner.logger.warning))
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
 
     def _write(self, folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from mmengine.model import BaseModel
+from mmengine.registry import MODELS
 from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
 
@@ -16,22 +17,7 @@ from ..core.pipeline import AdaptationPipeline
 from ..errors import ReservoirError
 
 
-def segmentation_forward(model: EncoderDecoder) -> Any:
-    """The model as the core wants it: inputs to logits, at the resolution of the decode head.
-
-    The pixels of this map are the samples of losses; upsampling adds no information to them.
-    """
-    mode = model.test_cfg.get("mode", "whole")
-    if mode != "whole":
-        raise ReservoirError(
-            f"model.test_cfg.mode is {mode!r}: adaptation sees the whole image, so set "
-            "model=dict(test_cfg=dict(_delete_=True, mode='whole'))"
-        )
-    if model.out_channels < 2:
-        raise ReservoirError("the model has one output channel; adaptation needs class logits")
-    return lambda inputs: model(inputs, mode="tensor")
-
-
+@MODELS.register_module()
 class AdaptiveSegmentor(BaseModel):
     """Wraps a loaded segmentor; every ``test_step`` predicts a batch and adapts to it.
 
@@ -40,6 +26,9 @@ class AdaptiveSegmentor(BaseModel):
     (whether it is new) and ``adaptation_seconds`` (time per image). ``entropy`` (mean over its
     pixels) and ``marginal_entropy`` (of the mean distribution of its pixels), in nats, tell how
     sure and how diverse its prediction is, without a label.
+
+    Its name is registered in mmengine, so that a subclass of one's own can take its place; model
+    and pipeline come ready made, since both need loaded weights.
 
     Args:
         model: The segmentor, with its weights loaded.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,91 +12,68 @@ from mmengine.runner import Runner
 from rich.progress import track
 from torch import Tensor
 
-from ..core.calibration import Calibration, cache_key
-from ..core.model_style import ModelStyleEncoder
-from ..core.style import StyleEncoder
 from ..errors import ReservoirError
-from ..options import construct
-from ..style_cache import cache_folder
+from ..options import Options, check_options
 from .datasets import UnlabelledImages, without_labels
 
 
-def source_dataset(runner: Runner) -> UnlabelledImages:
-    """The images named by ``source_images`` in the config, through the pipeline of the test."""
-    source = runner.cfg.get("source_images")
-    if not source:
-        raise ReservoirError(
-            "source images are needed: set source_images=dict(data_root=...) to a folder of clear "
-            "images, or, if only the reservoir asks for them, reservoir.calibration.file to a "
-            "saved calibration"
-        )
-    pipeline = list(runner.cfg.test_dataloader.dataset.pipeline)
-    return construct(UnlabelledImages, dict(source), "source_images", pipeline=pipeline)
+class SourceImages:
+    """The images named by ``source_images`` in the config, through the pipeline of the test.
 
-
-def source_batches(runner: Runner, dataset: UnlabelledImages) -> Iterator[Tensor]:
-    """Preprocessed batches of the size of the test's."""
-    test = runner.cfg.test_dataloader
-    # The style of a batch depends on its size, so an incomplete one tells nothing.
-    drop_last = len(dataset) > test.batch_size
-    loader = runner.build_dataloader({**test, "dataset": dataset, "drop_last": drop_last})
-    for data in track(loader, "Reading source images", transient=True):
-        yield runner.model.data_preprocessor(data, False)["inputs"]
-
-
-def default_cache() -> Path:
-    """The user's cache folder for calibrations."""
-    return cache_folder() / "calibration"
-
-
-def calibrate(
-    runner: Runner,
-    encoder: StyleEncoder | ModelStyleEncoder,
-    encode: Callable[[Tensor], Tensor],
-    file: str | None = None,
-    cache: str | None = None,
-) -> Calibration:
-    """Get the calibration of a run: from a file, from the cache, or from source images.
+    They are looked for when somebody wants them: a plain method needs none, and a saved
+    calibration replaces them.
 
     Args:
-        runner: Its config names the test data (pipeline, batch size) and ``source_images``.
-        encoder: The style encoder.
-        encode: Preprocessed images to style vector (the encoder behind an input conversion).
-        file: A saved calibration; no source images are needed then.
-        cache: Folder of cached calibrations; None for the user's cache folder.
+        runner: Its config names the images and the test data; its model preprocesses.
     """
-    style = encoder.fingerprint()
-    if file is not None:
-        calibration = Calibration.load(file)
-        if calibration.about.get("style") != style:
-            raise ReservoirError(
-                f"{file} was made with another style encoder (weights, taps, statistic or size): "
-                "calibrate again, or use the same reservoir.style"
-            )
-        return calibration
 
-    dataset = source_dataset(runner)
-    test = runner.cfg.test_dataloader
-    about = {
-        "style": style,
-        "batch_size": test.batch_size,
-        "pipeline": _plain(without_labels(test.dataset.pipeline)),
-        "preprocessor": _plain(runner.cfg.model.get("data_preprocessor", {})),
-        "images": [_identity(dataset.get_data_info(i)["img_path"]) for i in range(len(dataset))],
-        "versions": {"torch": torch.__version__, "cv2": cv2.__version__},
-    }
-    path = Path(cache or default_cache()).expanduser() / f"{cache_key(about)}.safetensors"
-    if path.is_file():
-        runner.logger.info(f"Calibration of {len(dataset)} source images taken from {path}")
-        return Calibration.load(path)
-    styles = [encode(inputs).cpu() for inputs in source_batches(runner, dataset)]
-    calibration = Calibration(torch.stack(styles), about)
-    calibration.save(path)
-    runner.logger.info(f"Calibrated on {len(dataset)} source images, cached as {path}")
-    return calibration
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.batch_size: int = runner.cfg.test_dataloader.batch_size
+        self._dataset: UnlabelledImages | None = None
+
+    @staticmethod
+    def check(options: Options | None) -> None:
+        """Refuse options that name no images."""
+        if options:
+            check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
+
+    @property
+    def dataset(self) -> UnlabelledImages:
+        """The images, one by one."""
+        if self._dataset is None:
+            options = self.runner.cfg.get("source_images")
+            if not options:
+                raise ReservoirError(
+                    "source images are needed: set source_images=dict(data_root=...) to a folder "
+                    "of clear images, or, if only the reservoir asks for them, "
+                    "reservoir.calibration.file to a saved calibration"
+                )
+            pipeline = list(self.runner.cfg.test_dataloader.dataset.pipeline)
+            self._dataset = UnlabelledImages(**options, pipeline=pipeline)
+        return self._dataset
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Preprocessed batches of the size of the test's; the last one may be smaller."""
+        test = self.runner.cfg.test_dataloader
+        loader = self.runner.build_dataloader({**test, "dataset": self.dataset})
+        for data in track(loader, "Reading source images", transient=True):
+            yield self.runner.model.data_preprocessor(data, False)["inputs"]
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that the batches depend on, so that a calibration need not be repeated."""
+        test = self.runner.cfg.test_dataloader
+        images = [self.dataset.get_data_info(i)["img_path"] for i in range(len(self.dataset))]
+        return {
+            "batch_size": self.batch_size,
+            "pipeline": _plain(without_labels(test.dataset.pipeline)),
+            "preprocessor": _plain(self.runner.cfg.model.get("data_preprocessor", {})),
+            "images": [_version(path) for path in images],
+            "versions": {"torch": torch.__version__, "cv2": cv2.__version__},
+        }
 
 
-def _identity(path: str) -> list[object]:
+def _version(path: str) -> list[object]:
     stat = Path(path).stat()
     return [path, stat.st_size, stat.st_mtime_ns]
 

@@ -11,13 +11,13 @@ from mmseg_reservoir.cls.datasets.arrays import ArrayImages
 from mmseg_reservoir.core.style import StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import render_frame
-from mmseg_reservoir.style_weights import IMAGENET_MEAN, IMAGENET_STD
 
 SHALLOW = {"taps": "shallow", "statistic": "logvar"}
 
 
 def normalise(images):
-    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+    mean = torch.tensor([123.675, 116.28, 103.53]).view(3, 1, 1)
+    std = torch.tensor([58.395, 57.12, 57.375]).view(3, 1, 1)
     return (torch.from_numpy(images).permute(0, 3, 1, 2).float() - mean) / std
 
 

@@ -101,7 +101,7 @@ def test_truncated_files(small, what):
     path.write_bytes(path.read_bytes()[:-13])
     title, cell, text = only(small.problems())
     assert (title, cell) == (finding.UNREADABLE.title, "train/fog")
-    assert text == f"{path.relative_to(small.root)} is truncated"
+    assert text.startswith(f"{path.relative_to(small.root)} is truncated")
     assert small.problems(fast=True) == []
 
 

@@ -109,8 +109,9 @@ class TestCifar:
     def test_damage(self, cifar):
         path = cifar / "fog.npy"
         path.write_bytes(path.read_bytes()[:-1])
-        expected = (finding.UNREADABLE.title, "test/fog", "fog.npy is truncated")
-        assert only(problems(small_cifar(), cifar)) == expected
+        title, cell, text = only(problems(small_cifar(), cifar))
+        assert (title, cell) == (finding.UNREADABLE.title, "test/fog")
+        assert text.startswith("fog.npy is truncated")
 
     def test_a_copy_under_another_name(self, cifar):
         shutil.copy(cifar / "fog.npy", cifar / "snow.npy")

@@ -1,6 +1,7 @@
 import hashlib
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from mmseg_reservoir.check.examine import examine, glance
@@ -24,6 +25,40 @@ def test_a_palette_is_read_as_indices(tmp_path):
     image.putpalette([10, 20, 30] * 256)
     image.save(tmp_path / "label.png")
     assert examine(tmp_path / "label.png", is_label=True).values == (0, 3)
+
+
+@pytest.fixture
+def fault(tmp_path):
+    """Of a PNG file that holds these bytes."""
+
+    def fault(data):
+        path = tmp_path / "image.png"
+        path.write_bytes(data)
+        return examine(path, is_label=False).fault
+
+    return fault
+
+
+def test_every_truncation_of_a_png_is_found(small, fault):
+    data = small.image().read_bytes()
+    assert fault(data) is None
+    assert fault(data + b"trailing bytes do no harm") is None
+    # The last four bytes are the checksum of the end mark: without them nothing is lost.
+    faults = [fault(data[:length]) for length in range(1, len(data) - 4)]
+    assert all(text.startswith(("is truncated", "is no .png file")) for text in faults)
+
+
+def test_one_flipped_bit_of_a_png_is_found(small, fault):
+    data = small.image().read_bytes()
+    for at in range(data.index(b"IDAT") + 4, data.index(b"IEND") - 4):
+        damaged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        assert "damaged" in fault(damaged), at
+
+
+def test_what_only_has_the_name_of_a_png_is_found(fault, tmp_path):
+    assert fault(b"<html>please log in</html>") == "is no .png file"
+    Image.new("L", (8, 8)).save(tmp_path / "image.jpg")
+    assert fault((tmp_path / "image.jpg").read_bytes()) == "is no .png file"
 
 
 def test_a_truncated_jpeg_is_found(tmp_path):

@@ -3,7 +3,8 @@ import shutil
 
 import pytest
 
-from mmseg_reservoir.check.manifest import content_hashes, manifest_hash
+from mmseg_reservoir.check.manifest import manifest_hash
+from mmseg_reservoir.files import file_digest
 
 
 @pytest.fixture
@@ -13,6 +14,10 @@ def files(tmp_path):
     (root / "fog" / "a.png").write_bytes(b"one")
     (root / "b.png").write_bytes(b"three")
     return root, [root / "fog" / "a.png", root / "b.png"]
+
+
+def content_hashes(paths):
+    return {path: file_digest(path) for path in paths}
 
 
 def test_it_is_sha256_over_sorted_names_and_sizes(files):

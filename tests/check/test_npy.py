@@ -1,36 +1,37 @@
-import io
-
 import numpy as np
+import pytest
 
 from mmseg_reservoir.check.examine import examine
 from mmseg_reservoir.check.layout import Array
 from mmseg_reservoir.check.npy import array_fault, npy_content
 
 
-def saved(array, **options):
-    file = io.BytesIO()
-    np.save(file, array, **options)
-    return file.getvalue()
+@pytest.fixture
+def content(tmp_path):
+    """Content of a file that holds these bytes, or this array."""
+
+    def content(what):
+        path = tmp_path / "file.npy"
+        path.write_bytes(what) if isinstance(what, bytes) else np.save(path, what)
+        return npy_content(path)
+
+    return content
 
 
-def test_shape_and_type():
-    assert npy_content(saved(np.zeros((2, 4, 4, 3), np.uint8))) == (
-        None,
-        ((2, 4, 4, 3), "uint8"),
-        None,
-    )
-    assert npy_content(saved(np.array([3, 1, 1]))) == (None, ((3,), "int64"), (1, 3))
-    assert npy_content(saved(np.array([0.5])))[1:] == (((1,), "float64"), None)
+def test_shape_and_type(content):
+    assert content(np.zeros((2, 4, 4, 3), np.uint8)) == (None, ((2, 4, 4, 3), "uint8"), None)
+    assert content(np.array([3, 1, 1])) == (None, ((3,), "int64"), (1, 3))
+    assert content(np.array([0.5]))[1:] == (((1,), "float64"), None)
 
 
-def test_damage():
-    good = saved(np.arange(10))
-    assert npy_content(good[:-1])[0] == "is truncated"
-    assert npy_content(good + b"x")[0] == "is longer than its header says"
-    assert npy_content(b"<html>")[0].startswith("is no .npy file")
-    assert npy_content(good[:20])[0].startswith("is no .npy file")
-    objects = saved(np.array([{}], object), allow_pickle=True)
-    assert npy_content(objects)[0] == "holds Python objects, which could run code"
+def test_damage(content, tmp_path):
+    np.save(tmp_path / "good.npy", np.arange(10))
+    good = (tmp_path / "good.npy").read_bytes()
+    assert content(good[:-1])[0].startswith("is truncated")
+    assert content(good + b"x")[0] == "is longer than its header says"
+    for other in (b"<html>log in</html>", b"PK\x03\x04 a zip file", good[:20]):
+        assert "no plain .npy file" in content(other)[0]
+    assert "Python objects" in content(np.array([{}], object))[0]
 
 
 def test_files(tmp_path):

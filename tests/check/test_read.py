@@ -14,7 +14,7 @@ def test_processes_find_the_same_as_one(small):
     alone, together = small.survey(workers=1), small.survey(workers=2)
     assert alone.facts == together.facts
     assert len(alone.facts) == 8
-    assert alone.facts[small.image()].fault == "is truncated"
+    assert alone.facts[small.image()].fault.startswith("is truncated")
 
 
 @pytest.mark.parametrize("fast", [False, True])

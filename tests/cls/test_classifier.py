@@ -3,17 +3,21 @@ import doctest
 import io
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 from elsewhere import sent
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from mmseg_reservoir.cls import AdaptiveClassifier, classifier
-from mmseg_reservoir.core import Calibration
+from mmseg_reservoir.core import Calibration, OracleRouter, ParamSpace, norm_affine
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.methods import Tent
 
 SEEDED = dict(style=dict(weights="seeded"))
+EATA = dict(type="eata", d_margin=0.4, fisher_alpha=1.0)
 
 
 def make_net(norm=nn.BatchNorm2d):
@@ -92,7 +96,7 @@ def test_state_goes_through_a_file_without_source_images(method, reservoir):
     torch.save(model.state_dict(), file)
     file.seek(0)
     other = adaptive(method, reservoir=reservoir)
-    if reservoir:
+    if reservoir or method == "eata":
         with pytest.raises(ReservoirError, match="knows no source images yet: give"):
             other(DARK[0])
     other.load_state_dict(torch.load(file, weights_only=True))
@@ -162,7 +166,7 @@ def test_images_may_be_normalised_already():
 
 
 def test_batch_statistics_can_be_left_alone():
-    inside = adaptive(batch_statistics=False).net[1]
+    inside = adaptive(statistics="running").net[1]
     assert inside.running_mean is not None
     assert adaptive().net[1].running_mean is None
 
@@ -173,9 +177,24 @@ def test_train_mode_is_not_entered():
 
 def test_a_calibration_stands_in_for_the_source_images():
     known = adaptive(reservoir=SEEDED, source=SOURCE).calibration
-    model = adaptive(reservoir=SEEDED, source=Calibration(known.styles))
+    model = adaptive(reservoir={**SEEDED, "calibration": Calibration(known.styles)})
     model(DARK[0])
     assert model.last.k == 2
+
+
+def test_a_calibration_and_source_images_may_both_be_given(tmp_path):
+    known = adaptive(reservoir=SEEDED, source=SOURCE).calibration
+    file = known.save(tmp_path / "calibration.safetensors")
+    for calibration in (known, dict(file=str(file))):
+        reservoir = {**SEEDED, "calibration": calibration}
+        model = adaptive(EATA, reservoir=reservoir, source=SOURCE)
+        model(DARK[0])
+        assert model.last.k == 2
+        assert model.method.fisher is not None
+        with pytest.raises(ReservoirError, match=r"Eata learns from .*source=\.\.\., too"):
+            adaptive(EATA, reservoir=reservoir)
+    with pytest.raises(ReservoirError, match=r"give it as reservoir=dict\(calibration="):
+        adaptive(EATA, reservoir=SEEDED, source=known)
 
 
 def test_oracle_needs_no_source():
@@ -201,17 +220,18 @@ def test_logits_are_found_inside_of_what_the_net_returns(wrap):
     ("options", "message"),
     [
         (dict(source=iter(SOURCE), reservoir=SEEDED), "iterator, which can be read only once"),
-        (dict(source=[["a"]] * 3, reservoir=SEEDED), "a source batch must be a tensor"),
+        (dict(source=[["a"]] * 3, reservoir=SEEDED), "a batch of the source must be a tensor"),
+        (dict(source=SOURCE[0], reservoir=SEEDED), r"source is one tensor \(8, 3, 16, 16\)"),
+        (
+            dict(source=TensorDataset(SOURCE[0]), reservoir=SEEDED),
+            "data set .*DataLoader",
+        ),
+        (dict(source=[SOURCE[0][0]] * 3, reservoir=SEEDED), "gives single images .*DataLoader"),
         (dict(source=[255 * x for x in SOURCE], reservoir=SEEDED), "promises values in .0, 1."),
         (dict(images="bytes"), 'say "unit"'),
-        (dict(optimizer=dict(type="Adan")), "unknown optimizer 'Adan'"),
-        (dict(optimizer=dict(type="SGD", rl=1)), "optimizer has no option 'rl'"),
         (dict(params=dict(type="layers")), "unknown params.type 'layers'"),
         (dict(reservoir=dict(k_maxx=3), source=SOURCE), "reservoir has no option 'k_maxx'"),
-        (
-            dict(reservoir=dict(calibration=dict(file="x")), source=SOURCE),
-            "reservoir.calibration has no option 'file'",
-        ),
+        (dict(reservoir=dict(calibration=dict(file="x"))), "no calibration file at x"),
     ],
 )
 def test_mistakes_are_explained(options, message):
@@ -223,7 +243,7 @@ def test_wrong_batches_are_explained():
     model = adaptive(reservoir=SEEDED, source=SOURCE)
     with pytest.raises(ReservoirError, match="NaN or infinite"):
         model(DARK[0] * float("nan"))
-    with pytest.raises(ReservoirError, match=r"\(N, 3, H, W\), got \(8, 1, 16, 16\)"):
+    with pytest.raises(ReservoirError, match=r"\(N, 3, H, W\) .*got \(8, 1, 16, 16\)"):
         model(DARK[0][:, :1])
     with pytest.raises(ReservoirError, match=r"must return logits \(N, C\), got \(8, 8, 14, 14\)"):
         AdaptiveClassifier(make_net()[:3])(DARK[0])
@@ -234,14 +254,6 @@ def test_what_is_no_batch_of_images(batch):
     for model in (adaptive(), adaptive(reservoir=SEEDED, source=SOURCE)):
         with pytest.raises(ReservoirError, match=r"must be a tensor \(N, 3, H, W\), got"):
             model(batch)
-
-
-def test_a_preset_may_be_given_by_its_name():
-    model = adaptive(reservoir="paper", source=SOURCE)
-    same = adaptive(reservoir=dict(preset="paper"), source=SOURCE)
-    assert model._reservoir == same._reservoir
-    with pytest.raises(ReservoirError, match="options or a preset's name, got True"):
-        adaptive(reservoir=True, source=SOURCE)
 
 
 @pytest.mark.parametrize("reservoir", [None, SEEDED])
@@ -272,23 +284,91 @@ def test_a_net_adapts_once():
     AdaptiveClassifier(untouched)(DARK[0])
 
 
-def test_other_sizes_than_the_sources_are_reported_once(caplog):
+@pytest.mark.parametrize("size", [4, 12])
+def test_a_stream_of_other_sizes_than_the_sources_says_how_to_go_on(size):
+    images = torch.cat(DARK)[:size]
     model = adaptive(reservoir=SEEDED, source=SOURCE)
+    with pytest.raises(ReservoirError, match=f"say batch_size={size}, and the source is cut to it"):
+        model(images)
+    model = adaptive(reservoir=SEEDED, source=SOURCE, batch_size=size)
+    assert len(model.calibration.styles) == 48 // size
+    assert torch.equal(
+        model.calibration.styles[0], model.pipeline.encoder(torch.cat(SOURCE)[:size])
+    )
+    model(images)
+    assert model.last.k == 2
+
+
+def test_a_first_batch_that_is_smaller_than_promised_is_told(caplog):
+    model = adaptive(reservoir=SEEDED, source=SOURCE, batch_size=8)
     for images in DARK:
         model(images[:4])
     assert model.last.k == 1
-    assert caplog.text.count("has 4 images, those of the source have 8") == 1
-    assert "smaller ones open no domain" in caplog.text
+    assert caplog.text.count("smaller batches open no domain") == 1
+
+
+def test_few_source_batches_are_told(caplog):
+    adaptive(reservoir=SEEDED, source=SOURCE)
+    assert "only 6 source batches: the reservoir's threshold tau" in caplog.text
     caplog.clear()
-    adaptive(reservoir=SEEDED, source=SOURCE)(DARK[0])
-    assert "images, those of" not in caplog.text
+    adaptive(reservoir=SEEDED, source=batches(0, 50))
+    assert "source batches" not in caplog.text
+
+
+def test_labels_may_stand_before_the_images():
+    labelled = [(torch.zeros(8), images) for images in SOURCE]
+    one, other = (adaptive(reservoir=SEEDED, source=s) for s in (SOURCE, labelled))
+    assert torch.equal(one.calibration.styles, other.calibration.styles)
+
+
+@pytest.mark.parametrize("method", ["source", "tent"])
+def test_plain_methods_look_at_the_range_of_images_too(method):
+    with pytest.raises(ReservoirError, match=r'images="unit" promises values in \[0, 1\]'):
+        adaptive(method)(255 * DARK[0])
+    with pytest.raises(ReservoirError, match=r"instead of \[0, 1\]: normalise them"):
+        adaptive(method, images="imagenet")(255 * DARK[0])
+    adaptive(method, images=(0.0, 1 / 255))(255 * DARK[0])
+
+
+@pytest.mark.parametrize("preset", ["default", "stream"])
+def test_black_images_are_not_learned_from(preset):
+    source = [*SOURCE, *batches(5, 54)]
+    model = adaptive(reservoir=dict(preset=preset, style=dict(weights="seeded")), source=source)
+    model(DARK[0])
+    before = model.pipeline.router.state_dict()
+    model(torch.zeros(8, 3, 16, 16))
+    after = model.pipeline.router.state_dict()
+    assert str(before) == str(after)
+    assert model.last.logits.shape == (8, 4)
+
+
+def test_eata_updates_on_ten_classes_by_default():
+    """The documentation's example: ImageNet's constants made one update in 120 batches."""
+    torch.manual_seed(0)
+    net = make_net()
+    net[-1] = nn.Linear(8, 10)
+    net[-1].weight.data *= 30  # sure of itself, as a trained net is
+    model = AdaptiveClassifier(net, method="eata", source=SOURCE)
+    for colours in torch.rand(30, 8, 3, 1, 1).split(1):
+        model(colours[0].expand(8, 3, 16, 16) * 0.9 + 0.1 * BRIGHT[0])
+    assert model.method.counts["updates"] > 20
+
+
+def test_parts_may_be_ready_made():
+    net = make_net()
+    space = ParamSpace(net, norm_affine(net))
+    method = Tent(net, space, partial(torch.optim.Adam, lr=0.1))
+    model = AdaptiveClassifier(net, method, reservoir=dict(router=OracleRouter(k_max=3)))
+    model(DARK[0], domain="dark")
+    assert model.method is method
+    assert model.last.route.index == 1
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
         (dict(method="eata", reservoir=SEEDED), "another method"),
-        (dict(optimizer=dict(type="SGD", lr=0.1), reservoir=SEEDED), "another optimizer"),
+        (dict(method=dict(type="tent", optimizer="SGD"), reservoir=SEEDED), "another optimizer"),
         (dict(reservoir=None), "another router"),
         (dict(reservoir=dict(style=dict(weights="seeded", statistic="mean"))), "another style"),
     ],

@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 from mmengine.config import Config
 
-from mmseg_reservoir.cls.backbones import BACKBONES
-from mmseg_reservoir.cls.build import OPTIMIZERS
-from mmseg_reservoir.cls.datasets import DATASETS, SOURCES
-from mmseg_reservoir.cls.run import check_keys
-from mmseg_reservoir.cls.streams import STREAMS
-from mmseg_reservoir.methods import find_method
+from mmseg_reservoir.cls.run import check_all, check_keys
+from mmseg_reservoir.options import table
+from mmseg_reservoir.presets import with_preset
 from mmseg_reservoir.report.published import (
     METAFILE,
     find_row,
@@ -20,7 +17,6 @@ from mmseg_reservoir.report.published import (
     row_of,
     stream_name,
 )
-from mmseg_reservoir.spaces import SPACES
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "cls"
@@ -73,16 +69,11 @@ def leaf(stem: str) -> Path:
 def test_leaf_is_complete_and_short(path):
     cfg = Config.fromfile(path).to_dict()
     check_keys(cfg)
-    assert cfg["data"]["type"] in DATASETS
-    assert cfg["model"]["type"] in BACKBONES
-    assert cfg["stream"]["type"] in STREAMS
-    assert cfg["source"]["type"] in SOURCES
-    assert cfg["optimizer"]["type"] in OPTIMIZERS
-    assert cfg["params"]["type"] in SPACES
-    assert "images" in find_method(cfg["method"]["type"]).handles
+    check_all(cfg, seed=0)
+    assert cfg["model"]["type"] in table("backbone")
     assert bool(cfg.get("reservoir")) == path.stem.endswith("_reservoir")
     assert cfg["stream"].get("rounds", 20) == 20
-    assert len(path.read_text().splitlines()) < 8
+    assert len(path.read_text().splitlines()) < 10
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
@@ -90,18 +81,20 @@ def test_hyper_parameters_are_the_papers(path):
     cfg = Config.fromfile(path)
     plain = path.stem.removesuffix("_reservoir")
     *setting, batch_size = SETTINGS[plain.rpartition("_")[0]]
-    found = (cfg.optimizer.type, cfg.optimizer.lr)
-    assert found == EXCEPTIONS.get(plain, tuple(setting))
-    if cfg.optimizer.type == "SGD":  # as in the published code
-        assert cfg.optimizer.momentum == 0.9
-        assert cfg.optimizer.get("nesterov", False) == (not plain.endswith("_sar"))
+    optimizer = cfg.method.optimizer
+    assert (optimizer.type, optimizer.lr) == EXCEPTIONS.get(plain, tuple(setting))
+    if optimizer.type == "SGD":  # as in the published code
+        assert optimizer.momentum == 0.9
+        assert optimizer.get("nesterov", False) == (not plain.endswith("_sar"))
     assert cfg.stream.batch_size == batch_size
-    assert cfg.source.num_images == 2000
+    assert cfg.source_images.num_images == 2000
     if cfg.get("reservoir"):
-        assert cfg.reservoir.k_max == 16
-        assert cfg.reservoir.memory.capacity == 1024
-        assert cfg.reservoir.clustering.lr == 1e-4
-        assert cfg.reservoir.calibration.batches == 1000
+        reservoir = with_preset(cfg.reservoir.to_dict())
+        assert reservoir["k_max"] == 16
+        assert reservoir["memory"]["capacity"] == 1024
+        assert reservoir["clustering"]["lr"] == 1e-4
+        assert reservoir["calibration"]["batches"] == 1000
+        assert reservoir["style"]["weights"] == "torchvision"
         assert cfg.method == Config.fromfile(path.with_name(f"{plain}.py")).method
 
 
@@ -109,7 +102,7 @@ def test_a_leaf_is_named_after_its_method():
     for path in LEAVES:
         ending = path.stem.removesuffix("_reservoir").rpartition("_")[2]
         method = Config.fromfile(path).method.type
-        assert {"cotta": "cotta_images", "norm": "source"}.get(ending, ending) == method
+        assert {"cotta": "cotta_images"}.get(ending, ending) == method
 
 
 def test_every_leaf_has_a_row_and_every_row_a_leaf():

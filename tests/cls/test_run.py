@@ -7,6 +7,7 @@ import torch
 from mmseg_reservoir.cls.run import LazySource, run
 from mmseg_reservoir.cls.stream import Stream
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.options import table
 from mmseg_reservoir.report.runs import group_key, read_runs
 from mmseg_reservoir.report.summary import summarize
 from mmseg_reservoir.report.tables import by_domain, visit_table
@@ -17,8 +18,7 @@ def config(**changes):
     return {
         "data": {"type": "digits", "corruptions": ["fog", "pixelate"]},
         "model": {"type": "digits_convnet", "random": True},
-        "method": {"type": "tent"},
-        "optimizer": {"type": "Adam", "lr": 1e-3},
+        "method": {"type": "tent", "optimizer": {"type": "Adam", "lr": 1e-3}},
         "stream": {"type": "csc", "rounds": 2, "batch_size": 100},
         "randomness": {"seed": 3},
         "device": "cpu",
@@ -58,22 +58,21 @@ def test_errors_are_counted_from_the_predictions(tmp_path):
     )
     torch.nn.init.zeros_(net[1].weight)
     net[2].bias.data[:] = torch.eye(10)[4]  # everything is a four
-    from mmseg_reservoir.cls import backbones
     from mmseg_reservoir.cls.datasets.digits import digits
 
-    backbones.BACKBONES["fours"] = lambda pretrained: net
+    table("backbone")["fours"] = lambda pretrained: net
     try:
         options = config(model={"type": "fours", "pretrained": True}, method="source")
-        results = run({**options, "batch_statistics": False}, tmp_path, quiet=True)
+        results = run({**options, "statistics": "running"}, tmp_path, quiet=True)
     finally:
-        del backbones.BACKBONES["fours"]
+        del table("backbone")["fours"]
     wrong = 100 * float((digits(train=False).labels != 4).mean())
     assert [visit["error"] for visit in results["visits"]] == pytest.approx([wrong] * 4)
 
 
 def test_a_seed_says_everything(tmp_path):
     def errors(seed, name):
-        options = config(randomness={"seed": seed}, reservoir=SEEDED, source=SOURCE)
+        options = config(randomness={"seed": seed}, reservoir=SEEDED, source_images=SOURCE)
         results = run(options, tmp_path / name, quiet=True)
         return [visit["error"] for visit in results["visits"]], results["stream"]["order"]
 
@@ -85,7 +84,7 @@ def test_a_seed_says_everything(tmp_path):
 
 def test_reservoir_opens_experts_and_summary_groups_its_seeds(tmp_path):
     for seed in (0, 1):
-        options = config(randomness={"seed": seed}, reservoir=SEEDED, source=SOURCE)
+        options = config(randomness={"seed": seed}, reservoir=SEEDED, source_images=SOURCE)
         results = run(options, tmp_path / str(seed), "configs/cls/y_reservoir.py", quiet=True)
     assert results["reservoir"] is True
     assert results["tau"] > 0
@@ -102,7 +101,7 @@ def test_reservoir_opens_experts_and_summary_groups_its_seeds(tmp_path):
 def test_learning_rates_are_different_groups(tmp_path):
     one = {"seed": 0, "config": config()}
     assert group_key(one) == group_key({"seed": 1, "config": config(randomness={"seed": 1})})
-    other = config(optimizer={"type": "Adam", "lr": 1e-2})
+    other = config(method={"type": "tent", "optimizer": {"type": "Adam", "lr": 1e-2}})
     assert group_key(one) != group_key({"seed": 0, "config": other})
 
 
@@ -125,10 +124,11 @@ def test_batches_of_a_visit_need_not_be_neighbours(tmp_path, turns):
         ({"stream": {"type": "csb"}}, "unknown stream 'csb'"),
         ({"stream": {"rounds": 0}}, "rounds must be a whole number, 1 or more"),
         ({"method": "cotta"}, "use 'cotta_images'"),
-        ({"method": "eata"}, "give it source images"),
-        ({"reservoir": SEEDED}, "knows no source images"),
-        ({"reservoir": SEEDED, "source": {"type": "cifar"}}, "unknown source 'cifar'"),
-        ({"optimizer": {"type": "Adm"}}, "unknown optimizer 'Adm'"),
+        ({"method": "eata"}, "learns from source images: name them, source_images="),
+        ({"reservoir": SEEDED}, "learns from source images: name them, source_images="),
+        ({"source_images": {"type": "cifar"}}, "unknown source 'cifar'"),
+        ({"source_images": {"type": "digits", "num_image": 3}}, "did you mean 'num_images'"),
+        ({"method": {"type": "tent", "optimizer": {"type": "Adm"}}}, "unknown optimizer 'Adm'"),
     ],
 )
 def test_mistakes_are_named(tmp_path, changes, message):
@@ -155,7 +155,7 @@ def test_what_was_measured_before_an_error_is_kept(tmp_path, monkeypatch):
 
 def test_source_is_not_looked_for_until_it_is_needed(tmp_path):
     source = {"type": "cifar10", "root": str(tmp_path / "nowhere"), "num_images": 10}
-    run(config(source=source), tmp_path / "w", quiet=True)  # TENT needs none
+    run(config(source_images=source), tmp_path / "w", quiet=True)  # TENT needs none
     lazy = LazySource(source, batch_size=5, seed=0)
     with pytest.raises(ReservoirError, match="nowhere"):
         next(iter(lazy))

@@ -4,16 +4,17 @@ import pytest
 import torch
 from elsewhere import sent
 
-from mmseg_reservoir.core.clustering import CLUSTERINGS, InformationClustering
+from mmseg_reservoir.core.clustering import InformationClustering
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.options import find, table
 
 D = 5
 SOURCE = torch.arange(D) / 2
 
 
-@pytest.mark.parametrize("kind", CLUSTERINGS)
+@pytest.mark.parametrize("kind", table("clustering"))
 def test_first_centroid_is_the_sources_and_new_ones_stand_at_their_style(kind):
-    clustering = CLUSTERINGS[kind](SOURCE)
+    clustering = find("clustering", kind)().start(SOURCE)
     torch.testing.assert_close(clustering.centroids.detach(), SOURCE[None])
     style = SOURCE + 7
     clustering.open(style)
@@ -22,11 +23,11 @@ def test_first_centroid_is_the_sources_and_new_ones_stand_at_their_style(kind):
 
 
 @pytest.mark.parametrize("send", [dict, sent])
-@pytest.mark.parametrize("kind", CLUSTERINGS)
+@pytest.mark.parametrize("kind", table("clustering"))
 def test_state_round_trip_continues_identically(kind, send):
     torch.manual_seed(0)
     styles = torch.randn(20, D) * 3
-    one, other = CLUSTERINGS[kind](SOURCE), CLUSTERINGS[kind](torch.zeros(D))
+    one, other = (find("clustering", kind)().start(at) for at in (SOURCE, torch.zeros(D)))
     one.open(styles[0])
     for s in styles[:10]:
         one.move(styles[:10], s)
@@ -40,7 +41,7 @@ def test_state_round_trip_continues_identically(kind, send):
 def test_information_is_gained():
     torch.manual_seed(0)
     styles = torch.cat([torch.randn(20, D), torch.randn(20, D) + 4])
-    clustering = InformationClustering(torch.zeros(D), lr=0.1)
+    clustering = InformationClustering(lr=0.1).start(torch.zeros(D))
     clustering.open(torch.ones(D))
     first = clustering.assign(styles)
     for _ in range(50):
@@ -52,7 +53,7 @@ def test_information_is_gained():
 
 @pytest.mark.parametrize("target", ["source", "zero"])
 def test_weight_decay_pulls_towards_its_target(target):
-    clustering = InformationClustering(SOURCE, lr=0.1, weight_decay=1.0, decay_towards=target)
+    clustering = InformationClustering(lr=0.1, weight_decay=1.0, decay_towards=target).start(SOURCE)
     far = SOURCE + 20
     clustering.open(far)
     goal = SOURCE if target == "source" else torch.zeros(D)
@@ -65,7 +66,7 @@ def test_weight_decay_pulls_towards_its_target(target):
 
 
 def test_sinkhorn_targets_are_balanced():
-    clustering = CLUSTERINGS["sinkhorn"](torch.zeros(D), lr=0.1, iterations=50)
+    clustering = find("clustering", "sinkhorn")(lr=0.1, iterations=50).start(torch.zeros(D))
     torch.manual_seed(0)
     logits = torch.randn(30, 3)
     balanced = logits
@@ -80,7 +81,7 @@ def test_sinkhorn_targets_are_balanced():
 def test_sinkhorn_splits_styles_that_one_centroid_had_won():
     torch.manual_seed(0)
     styles = torch.cat([torch.randn(20, D), torch.randn(20, D) + 3])
-    clustering = CLUSTERINGS["sinkhorn"](torch.full((D,), 1.5), lr=0.1)
+    clustering = find("clustering", "sinkhorn")(lr=0.1).start(torch.full((D,), 1.5))
     clustering.open(torch.full((D,), 9.0))  # far from all
     assert clustering.assign(styles).mean(dim=0)[1] < 0.05
     for _ in range(100):
@@ -89,7 +90,7 @@ def test_sinkhorn_splits_styles_that_one_centroid_had_won():
 
 
 def test_kmeans_centroids_are_the_means_of_what_they_won():
-    clustering = CLUSTERINGS["kmeans"](torch.zeros(D))
+    clustering = find("clustering", "kmeans")().start(torch.zeros(D))
     clustering.open(torch.full((D,), 10.0))
     near, far = torch.randn(8, D), torch.randn(6, D) + 10
     for s in [*near, *far]:
@@ -102,7 +103,7 @@ def test_kmeans_centroids_are_the_means_of_what_they_won():
 @pytest.mark.parametrize("distance", ["euclidean", "cosine", "kl"])
 def test_assignments_use_the_distance_and_the_temperature(distance):
     torch.manual_seed(0)
-    clustering = InformationClustering(SOURCE, temperature="sqrt_d", distance=distance)
+    clustering = InformationClustering(temperature="sqrt_d", distance=distance).start(SOURCE)
     clustering.open(torch.randn(D))
     styles = torch.randn(4, D)
     expected = (-clustering.distances(styles) / math.sqrt(D)).softmax(dim=1)
@@ -116,8 +117,8 @@ def test_mistakes_are_explained():
     with pytest.raises(
         ReservoirError, match=r"unknown distance 'manhattan'.*cosine, euclidean, kl"
     ):
-        InformationClustering(SOURCE, distance="manhattan")
+        InformationClustering(distance="manhattan").start(SOURCE)
     with pytest.raises(ReservoirError, match="temperature must be"):
-        InformationClustering(SOURCE, temperature=0)
+        InformationClustering(temperature=0).start(SOURCE)
     with pytest.raises(ReservoirError, match=r"unknown target of weight decay 'origin'"):
-        InformationClustering(SOURCE, decay_towards="origin")
+        InformationClustering(decay_towards="origin").start(SOURCE)

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from mmseg_reservoir.core.distance import DISTANCES
+from mmseg_reservoir.core import distance as _  # noqa: F401 (registers)
+from mmseg_reservoir.options import find, table
 
 
 @pytest.fixture
@@ -23,14 +24,14 @@ def by_hand(name, s, c):
 def test_equals_the_definition(pairs, name):
     styles, centroids = pairs
     expected = torch.stack([torch.stack([by_hand(name, s, c) for c in centroids]) for s in styles])
-    torch.testing.assert_close(DISTANCES[name](styles, centroids), expected)
+    torch.testing.assert_close(find("distance", name)(styles, centroids), expected)
 
 
-@pytest.mark.parametrize("name", DISTANCES)
+@pytest.mark.parametrize("name", table("distance"))
 def test_zero_to_itself_and_finite_gradients_there(name):
     style = torch.randn(1, 7)
     centroid = style.clone().requires_grad_()
-    distance = DISTANCES[name](style, centroid)
+    distance = find("distance", name)(style, centroid)
     torch.testing.assert_close(distance, torch.zeros(1, 1), atol=1e-6, rtol=0)
     distance.sum().backward()
     assert torch.isfinite(centroid.grad).all()

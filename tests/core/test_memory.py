@@ -2,8 +2,9 @@ import pytest
 import torch
 from elsewhere import sent
 
-from mmseg_reservoir.core.memory import MEMORIES, PublishedReservoirSampling, ReservoirSampling
+from mmseg_reservoir.core.memory import PublishedReservoirSampling, ReservoirSampling
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.options import find, table
 
 
 def fill(memory, values, k=1):
@@ -47,11 +48,11 @@ def test_published_sampling_draws_among_earlier_styles_and_forgets_its_count():
 
 
 def test_fifo_keeps_the_newest_in_order():
-    assert fill(MEMORIES["fifo"](3), range(7)) == [4, 5, 6]
+    assert fill(find("memory", "fifo")(3), range(7)) == [4, 5, 6]
 
 
 def test_replace_takes_the_place_of_the_weakest_typical_member():
-    memory = MEMORIES["replace"](4)
+    memory = find("memory", "replace")(4)
     fill(memory, range(4), k=2)
     q = torch.tensor([0.9, 0.2, 0.7, 0.4])
     for own, expected in ((0.6, [0, 1, 2, 3]), (0.8, [0, 1, 9, 3])):
@@ -62,21 +63,21 @@ def test_replace_takes_the_place_of_the_weakest_typical_member():
 
 
 def test_none_remembers_nothing():
-    memory = MEMORIES["none"]()
+    memory = find("memory", "none")()
     assert fill(memory, range(5)) == []
     assert memory.with_current(torch.ones(1)).tolist() == [[1.0]]
 
 
 def test_a_memory_per_expert_grows_with_k():
-    memory = MEMORIES["fifo"](capacity=8, per_expert=True, k_max=4)
+    memory = find("memory", "fifo")(capacity=8, per_expert=True, k_max=4)
     assert fill(memory, range(5), k=1) == [3, 4]
     assert fill(memory, range(5, 9), k=2) == [5, 6, 7, 8]
     assert fill(memory, range(9, 30), k=4) == [22, 23, 24, 25, 26, 27, 28, 29]
 
 
-@pytest.mark.parametrize("kind", MEMORIES)
+@pytest.mark.parametrize("kind", table("memory"))
 def test_state_round_trip_continues_identically(kind):
-    one, other = MEMORIES[kind](4, seed=1), MEMORIES[kind](4, seed=2)
+    one, other = find("memory", kind)(4, seed=1), find("memory", kind)(4, seed=2)
     fill(one, range(10))
     other.load_state_dict(one.state_dict())
     assert fill(one, range(10, 40)) == fill(other, range(10, 40))

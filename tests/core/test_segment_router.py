@@ -2,6 +2,7 @@ import pytest
 import torch
 from elsewhere import sent
 
+from mmseg_reservoir.core import Calibration
 from mmseg_reservoir.core.segment_router import SegmentRouter
 from mmseg_reservoir.core.style_space import StyleSpace
 from mmseg_reservoir.errors import ReservoirError
@@ -18,8 +19,8 @@ def draw(n, at=None, seed=0, by=20.0):
 
 
 def make_router(**options):
-    space = StyleSpace(draw(200, seed=99), {"all": ["standardise", "whiten", "squash"]})
-    return SegmentRouter(space, **options)
+    space = StyleSpace(all=["standardise", "whiten", "squash"])
+    return SegmentRouter(space, **options).fit(Calibration(draw(200, seed=99)))
 
 
 def follow(router, styles):
@@ -39,7 +40,7 @@ def test_opens_after_a_run_and_recognises_what_returns_at_once():
 
 
 def test_a_domain_outlives_a_long_visit_of_another():
-    router = make_router(memory=20)
+    router = make_router(members=20)
     follow(router, draw(8, at=0, seed=1))
     follow(router, draw(150, at=1, seed=2))
     assert [route.index for route in follow(router, draw(5, at=0, seed=3))] == [1] * 5
@@ -109,7 +110,7 @@ def test_mistakes_are_explained():
         make_router().route(torch.full((D,), float("nan")))
     with pytest.raises(ReservoirError, match="switch must lie in"):
         make_router(switch=1.0)
-    with pytest.raises(ReservoirError, match="run <= lag <= memory"):
+    with pytest.raises(ReservoirError, match="run <= lag <= members"):
         make_router(run=9, lag=5)
     large = make_router()
     follow(large, draw(9, at=0, seed=1))

@@ -1,7 +1,10 @@
+from functools import partial
+
 import pytest
 import torch
 
-from mmseg_reservoir.core.statistics import STATISTICS
+from mmseg_reservoir.core import statistics
+from mmseg_reservoir.options import find, table
 
 
 @pytest.fixture
@@ -29,9 +32,20 @@ def by_hand(name, z):
 
 @pytest.mark.parametrize("name", ["logvar", "mean", "var", "mean_var", "gram"])
 def test_equals_a_computation_by_hand(features, name):
-    torch.testing.assert_close(STATISTICS[name](features), by_hand(name, features))
+    torch.testing.assert_close(find("statistic", name)(features), by_hand(name, features))
 
 
-@pytest.mark.parametrize("name", STATISTICS)
+@pytest.mark.parametrize("name", table("statistic"))
 def test_constant_features_are_finite(name):
-    assert torch.isfinite(STATISTICS[name](torch.ones(1, 2, 4, 4))).all()
+    assert torch.isfinite(find("statistic", name)(torch.ones(1, 2, 4, 4))).all()
+
+
+@pytest.mark.parametrize("name", table("statistic"))
+def test_lengths_are_found_by_trying(name):
+    statistic = find("statistic", name)
+    assert statistics.length_of(statistic, 5) == len(statistic(torch.rand(3, 5, 4, 4)))
+
+
+def test_a_statistic_without_a_name_equals_no_other():
+    low, high = (partial(torch.quantile, q=q) for q in (0.1, 0.9))
+    assert statistics.name_of(low) != statistics.name_of(high)

@@ -1,4 +1,5 @@
 import hashlib
+import json
 
 import pytest
 import torch
@@ -6,6 +7,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
+from mmseg_reservoir.core import style
+from mmseg_reservoir.core.encoder import Encoder
 from mmseg_reservoir.core.style import (
     TAP_SETS,
     StyleEncoder,
@@ -13,6 +16,8 @@ from mmseg_reservoir.core.style import (
     vgg19_features,
 )
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import shipped
+from mmseg_reservoir.options import find
 
 
 @pytest.fixture(scope="module")
@@ -109,18 +114,16 @@ def test_download_is_checked(monkeypatch, tmp_path, encoder):
     wrong = tmp_path / "vgg19-00000000.pth"
     (tmp_path / f"vgg19-{digest}.pth").rename(wrong)
     monkeypatch.setattr(module, f"file://{wrong}")
-    with pytest.raises(RuntimeError, match="invalid hash"):
+    with pytest.raises(ReservoirError, match=r"invalid hash.*set reservoir\.style\.weights to"):
         StyleEncoder("torchvision")
 
 
 def test_mistakes_are_explained(tmp_path, monkeypatch):
-    with pytest.raises(ReservoirError, match=r"taps \[3\].*choose from \[0, 2, 5"):
-        StyleEncoder("seeded", taps=[3])
     with pytest.raises(ReservoirError, match="no VGG-19 weights at"):
         StyleEncoder(str(tmp_path / "none.pth"))
     broken = tmp_path / "broken.pth"
     broken.write_bytes(b"not a checkpoint")
-    with pytest.raises(ReservoirError, match="cannot be read as a weight file"):
+    with pytest.raises(ReservoirError, match="is not a checkpoint"):
         StyleEncoder(str(broken))
     other = tmp_path / "vgg16.pth"
     torch.save({"features.0.weight": torch.zeros(8, 3, 3, 3)}, other)
@@ -129,8 +132,30 @@ def test_mistakes_are_explained(tmp_path, monkeypatch):
     missing = tmp_path / "vgg19-00000000.pth"
     monkeypatch.setattr("mmseg_reservoir.core.style.VGG19_URL", f"file://{missing}")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
-    with pytest.raises(ReservoirError, match=r"cannot download.*seeded"):
+    with pytest.raises(
+        ReservoirError, match=r"cannot download.*reservoir\.style\.weights.*shipped"
+    ):
         StyleEncoder("torchvision")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(taps=[3]), r"taps \[3\].*choose from \[0, 2, 5"),
+        (dict(taps=[]), "taps"),
+        (dict(taps=7), "taps 7 must be"),
+        (dict(taps="shalow"), r"unknown set of style taps 'shalow'.*'shallow'"),
+        (dict(statistic="std"), r"unknown style statistic 'std'.*logvar"),
+        (dict(statistic=3), "statistic must be a name or a function of features, got 3"),
+        (dict(statistic=lambda x: x), r"'<lambda>' makes \(2, 64, 8, 8\).*return one vector"),
+        (dict(size=16), r"size must be \(height, width\)"),
+        (dict(size=(0, 16)), r"size must be \(height, width\)"),
+    ],
+)
+def test_options_are_checked_before_anything_is_read(monkeypatch, options, message):
+    monkeypatch.setattr(style, "read_vgg19_weights", lambda weights: pytest.fail("it read"))
+    with pytest.raises(ReservoirError, match=message):
+        StyleEncoder(**options)
 
 
 def test_tap_sets_have_the_papers_names():
@@ -141,8 +166,6 @@ def test_tap_sets_have_the_papers_names():
     assert TAP_SETS["mixed-4"] == (2, 5, 7, 28, 30, 32, 34)
     encoder = StyleEncoder("seeded", taps="middle-1", size=(32, 32))
     assert encoder(torch.rand(1, 3, 32, 32)).shape == (4 * 256,)
-    with pytest.raises(ReservoirError, match=r"unknown set of style taps 'shalow'.*'shallow'"):
-        StyleEncoder("seeded", taps="shalow")
 
 
 @pytest.mark.parametrize(("statistic", "dim"), [("mean", 320), ("mean_var", 640), ("gram", 320)])
@@ -150,24 +173,45 @@ def test_other_statistics(statistic, dim):
     encoder = StyleEncoder("seeded", statistic=statistic)
     assert encoder(torch.rand(2, 3, 16, 16)).shape == (dim,)
     assert encoder.fingerprint() != StyleEncoder("seeded").fingerprint()
-    with pytest.raises(ReservoirError, match=r"unknown style statistic 'std'.*logvar"):
-        StyleEncoder("seeded", statistic="std")
 
 
-def test_auto_takes_the_cached_weights_or_says_that_it_does_not(
-    tmp_path, monkeypatch, caplog, encoder
-):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = StyleEncoder("auto")
-    assert found.weights == "seeded"
-    assert "seeded random filters" in caplog.text
-    assert "tools/get_style_weights.py" in caplog.text
-    assert found.fingerprint() == encoder.fingerprint()
-    state = {f"features.{k}": v + 1 for k, v in encoder.features.state_dict().items()}
-    (tmp_path / "mmseg_reservoir").mkdir()
-    save_file(state, tmp_path / "mmseg_reservoir" / "vgg19_front.safetensors")
-    found = StyleEncoder("auto")
-    assert found.weights.endswith("vgg19_front.safetensors")
-    assert found.fingerprint()["weights"] != encoder.fingerprint()["weights"]
-    with pytest.raises(ReservoirError, match=r"holds the taps up to 7; deeper ones need weights="):
-        StyleEncoder("auto", taps="middle-1")
+def test_a_statistic_of_the_users_own():
+    def quantiles(features):
+        values = features.transpose(0, 1).flatten(1)
+        return values.quantile(torch.tensor([0.2, 0.5, 0.8]), dim=1).flatten()
+
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    encoder = StyleEncoder("seeded", taps=[5, 2, 5], statistic=quantiles)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert encoder.groups == [3 * 64, 3 * 128]
+    assert len(encoder(torch.rand(1, 3, 16, 16))) == sum(encoder.groups)
+    assert encoder.fingerprint()["statistic"] == "quantiles"
+
+
+def test_the_shipped_filters_are_the_default(monkeypatch):
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", None)
+    encoder = StyleEncoder()
+    assert encoder.weights == "shipped"
+    assert encoder.groups == [64, 128, 128]
+    assert encoder.fingerprint() == StyleEncoder(str(shipped(style.SHIPPED))).fingerprint()
+    assert encoder.fingerprint() != StyleEncoder("seeded").fingerprint()
+    json.dumps(encoder.fingerprint())
+    with pytest.raises(ReservoirError, match=r"taps up to 7; deeper ones need reservoir.style.wei"):
+        StyleEncoder(taps="mixed-1")
+
+
+def test_the_shipped_filters_take_colours_in_imagenets_deviations():
+    """In grey levels from 0 to 255, as the original network takes them, it would be 1/57 of it."""
+    first = StyleEncoder().features[0]
+    mean = torch.zeros(1, 3, 8, 8)
+    for channel in range(3):
+        colour = mean.clone()
+        colour[:, channel] = 1
+        assert 1 < float((first(colour) - first(mean)).abs().max()) < 20
+
+
+def test_is_an_encoder_for_imagenet_images():
+    assert find("style", "vgg") is StyleEncoder
+    assert issubclass(StyleEncoder, Encoder)
+    assert StyleEncoder.sees == "imagenet"

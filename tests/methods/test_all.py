@@ -21,7 +21,7 @@ from mmseg_reservoir.core import (
     SingleModelPipeline,
     StyleEncoder,
 )
-from mmseg_reservoir.methods import METHODS, find_method
+from mmseg_reservoir.options import find, parameters_of, pick, table
 
 # An untrained net is sure of nothing: let the filters pass it. The stream is no [0, 1] images, and
 # of few samples: teachers have to hurry.
@@ -40,8 +40,11 @@ OPTIONS = {
     "vpt": dict(first_steps=3),
 }
 PROMPT_METHODS = ("dpcore", "vpt")
+OWN_STATISTICS = ("petta", "rotta")
+STILL = ("norm-images", "norm-pixels", "source-images", "source-pixels")
+METHODS = table("method")
 every_method = pytest.mark.parametrize(
-    "name", [f"{name}-{what}" for name in sorted(METHODS) for what in METHODS[name].handles]
+    "name", [f"{name}-{what}" for name, cls in sorted(METHODS.items()) for what in cls.handles]
 )
 both_pipelines = pytest.mark.parametrize("kind", ["single", "reservoir"])
 
@@ -56,7 +59,7 @@ def make(encoder, stream):
     def make(name, kind, dtype=torch.float32, k_max=4, prepare=True):
         name, handles = name.split("-")
         build = prompt_method if name in PROMPT_METHODS else partial(make_method, handles=handles)
-        method = build(find_method(name), dtype=dtype, **OPTIONS.get(name, {}))
+        method = build(find("method", name), dtype=dtype, **OPTIONS.get(name, {}))
         if prepare:
             method.prepare([x.to(dtype) for x in stream[:2]])
         if kind == "single":
@@ -65,6 +68,38 @@ def make(encoder, stream):
         return ReservoirPipeline(method, router, encoder)
 
     return make
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_option_can_be_written_in_a_config(name):
+    given = ("forward", "space", "optimizer")
+    parameters = parameters_of(METHODS[name])
+    assert set(given) <= set(parameters)
+    own = {n: p.default for n, p in parameters.items() if n not in given}
+    pick("method", {"type": name, **own}, "method", given=given)  # checks their types
+    # Written out in full, it is the same method.
+    build = prompt_method if name in PROMPT_METHODS else make_method
+    images = {} if name in PROMPT_METHODS else {"handles": METHODS[name].handles[0]}
+    plain, full = build(METHODS[name], **images), build(METHODS[name], **images, **own)
+    for attribute, value in vars(plain).items():
+        if isinstance(value, (int, float, str)):
+            assert getattr(full, attribute) == value
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {*PROMPT_METHODS, *OWN_STATISTICS}))
+def test_a_broken_batch_leaves_no_trace_in_statistics_of_an_expert(stream, name):
+    handles = METHODS[name].handles[0]
+    options = dict(statistics=dict(share=0.3, per_expert=True), **OPTIONS.get(name, {}))
+    method = make_method(METHODS[name], handles=handles, **options)
+    method.prepare(stream[:2])
+    method.adapt(stream[0])
+    carried = method.space.carried.clone()
+    assert not torch.isclose(carried, method.source[method.space.adapting :]).any()
+    student = method.state.get("student", carried).clone()
+    method.adapt(torch.full_like(stream[0], torch.nan))
+    assert torch.equal(method.space.carried, carried)
+    assert torch.equal(method.state.get("student", carried), student)
+    assert torch.isfinite(method.predict(stream[0])).all()
 
 
 def predictions(pipeline, batches):
@@ -83,7 +118,7 @@ def test_adapts_and_stays_finite(make, stream, name, kind, dtype):
     assert not logits.requires_grad
     counts = pipeline.method.counts
     assert counts["updates"] + counts["skipped"] == len(batches)
-    still = name.startswith("source-")
+    still = name in STILL
     assert (counts["updates"] == 0) == still
     source = torch.stack([pipeline.predict_source(x) for x in batches])
     assert torch.allclose(logits, source, rtol=0, atol=1e-5) == still
@@ -173,7 +208,7 @@ def test_experts_rest_while_another_one_adapts(make, stream, name):
     torch.testing.assert_close(pipeline.reservoir.experts[1], parameters, rtol=0, atol=0)
     torch.testing.assert_close(pipeline.reservoir.checkout(1)[1], state, rtol=0, atol=0)
     moved = not torch.equal(pipeline.reservoir.experts[2], before)
-    assert moved == (not name.startswith("source-"))
+    assert moved == (name not in STILL)
 
 
 @every_method

@@ -3,19 +3,33 @@ from functools import partial
 
 import pytest
 import torch
+from logit_net import logit_method, some_logits
 from small_net import make_method, make_router
 from small_vit import make_vit
 from torch.nn.functional import cross_entropy
 
 from mmseg_reservoir.core import ReservoirPipeline, StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.methods import METHODS, AdaptationMethod, Tent, find_method, register_method
+from mmseg_reservoir.methods import (
+    AdaptationMethod,
+    Becotta,
+    Eata,
+    Eta,
+    Norm,
+    RDumb,
+    Roid,
+    Rotta,
+    Sar,
+    Source,
+    Tent,
+)
+from mmseg_reservoir.options import find, register, table
 from mmseg_reservoir.prompts import prompt_space
 
 
 @pytest.fixture
 def toy():
-    @register_method("toy")
+    @register("method", "toy")
     class Sharpen(AdaptationMethod):
         """Cross-entropy with the model's own hard labels, counting batches per domain."""
 
@@ -28,14 +42,14 @@ def toy():
             return logits, cross_entropy(logits, logits.argmax(1))
 
     yield Sharpen
-    del METHODS["toy"]
+    del table("method")["toy"]
 
 
 def test_a_new_method_gets_the_reservoir_and_resuming_for_free(toy, stream):
     def make():
         encoder = StyleEncoder("seeded")
         router = make_router(encoder(stream[0]), tau=5.0)
-        return ReservoirPipeline(make_method(find_method("toy")), router, encoder)
+        return ReservoirPipeline(make_method(find("method", "toy")), router, encoder)
 
     pipeline = make()
     outcomes = [pipeline.step(x) for x in stream]
@@ -83,6 +97,107 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(stream, capl
     assert f"the {broken} is not finite (2 so far)" in caplog.text
 
 
+PER_EXPERT = dict(share=0.2, per_expert=True)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"), [(Tent, {}), (Roid, dict(alpha=0.5)), (Sar, dict(margin=2.0))]
+)
+def test_statistics_of_an_expert_follow_the_batch_and_nothing_else(stream, cls, options):
+    strange = partial(torch.optim.SGD, lr=0.3, momentum=0.9, weight_decay=0.5)
+    method = make_method(cls, statistics=PER_EXPERT, optimizer=strange, **options)
+    net, adapting = method.space.model, method.space.adapting
+    for x in stream[:3]:
+        with torch.no_grad():
+            maps = net[:4](x)
+        mean = torch.lerp(net[4].running_mean, maps.mean(dim=(0, 2, 3)), 0.2)
+        var = torch.lerp(net[4].running_var, maps.var(dim=(0, 2, 3), unbiased=False), 0.2)
+        method.adapt(x)
+        torch.testing.assert_close(method.space.carried, torch.cat([mean, var]))
+    assert method.counts["updates"] == 3
+    assert not torch.isclose(method.space.values[:adapting], method.source[:adapting]).all()
+
+
+def test_a_look_moves_no_statistics(stream):
+    method = make_method(statistics=PER_EXPERT)
+    expected = method.predict(stream[0])
+    method.forward(stream[0])  # with gradients, but not to adapt
+    assert torch.equal(method.space.values, method.source)
+    assert torch.equal(method.adapt(stream[0]), expected)
+    assert not torch.equal(method.predict(stream[0]), expected)
+
+
+class Picky(AdaptationMethod):
+    """Learns from batches of positive mean only."""
+
+    selects_by = ("threshold",)
+    threshold = 0.5
+
+    def loss(self, inputs):
+        logits = self.forward(inputs)
+        return logits, logits.mean() if inputs.mean() > self.threshold else None
+
+
+def adapted(cls, batches, **options):
+    method = logit_method(cls, optimizer=partial(torch.optim.SGD, lr=0.0), **options)
+    for x in batches:
+        method.adapt(x)
+    return method
+
+
+NOTHING, SOMETHING = torch.zeros(2, 4), torch.ones(2, 4)
+
+
+def test_a_method_that_selects_almost_nothing_says_so_once(caplog):
+    adapted(Picky, [SOMETHING] + 300 * [NOTHING])
+    (warning,) = caplog.messages
+    assert warning.startswith("Picky hardly adapts: only 1 of the last 100 batches (1.0 %)")
+    assert warning.endswith("Look at threshold=0.5")
+
+
+def test_a_method_that_stops_selecting_says_so(caplog):
+    method = adapted(Picky, 500 * [SOMETHING] + 98 * [NOTHING])
+    assert not caplog.messages
+    method.adapt(NOTHING)
+    assert "hardly adapts" in caplog.text
+
+
+@pytest.mark.parametrize("each", [1, 20])
+def test_a_method_that_selects_a_little_is_silent(caplog, each):
+    adapted(Picky, 10 * ([SOMETHING] + each * [NOTHING]))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "hint"),
+    [
+        (Eta, dict(margin=1e-9), "Look at d_margin=0.4, margin=1e-09"),
+        (Eata, dict(margin=1e-9, fisher_alpha=0.0), "Eata hardly adapts"),
+        (RDumb, dict(margin=1e-9, reset_every=10), "RDumb hardly adapts"),
+        (Sar, dict(margin=1e-9), "Look at margin=1e-09"),
+        (Becotta, dict(margin=1e-9), "Look at margin=1e-09, confidence=0.69"),
+    ],
+)
+def test_filters_name_the_options_to_look_at(caplog, cls, options, hint):
+    adapted(cls, 100 * [some_logits()], **options)
+    assert hint in caplog.text
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("cls", [Source, Norm, Tent, Roid])
+def test_methods_that_select_nothing_by_design_are_silent(caplog, cls):
+    adapted(cls, 120 * [some_logits()])
+    assert not caplog.messages
+
+
+def test_a_memory_that_waits_is_silent(caplog):
+    method = make_method(Rotta, handles="images", update_every=10**6)
+    for _ in range(120):
+        method.adapt(torch.rand(1, 3, 8, 8))
+    assert method.counts["skipped"] == 120
+    assert not caplog.messages
+
+
 def test_domain_state_is_swapped_by_reference(stream):
     method = make_method()
     first = method.domain_state()
@@ -99,10 +214,10 @@ def test_domain_state_is_swapped_by_reference(stream):
 
 def test_registry_lists_what_it_knows():
     with pytest.raises(ReservoirError, match=r"'tnet' \(did you mean 'tent'\?\); valid: .*source"):
-        find_method("tnet")
-    with pytest.raises(ValueError, match="'tent' is taken"):
+        find("method", "tnet")
+    with pytest.raises(ReservoirError, match="method 'tent' is there already"):
 
-        @register_method("tent")
+        @register("method", "tent")
         class Other(Tent):
             pass
 

@@ -6,7 +6,7 @@ from logit_net import logit_method, some_logits
 from small_net import make_classifier, make_method
 
 from mmseg_reservoir.core import ParamSpace, norm_affine
-from mmseg_reservoir.core.params import use_batch_statistics
+from mmseg_reservoir.core.normalisation import use_batch_statistics
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import CottaImages
 from mmseg_reservoir.methods.augment import Augment
@@ -116,7 +116,17 @@ def test_the_augmentations_go_on_where_a_saved_run_was():
 
 def test_the_papers_settings_are_the_defaults():
     method = make_method(CottaImages, handles="images")
-    assert (method.momentum, method.confidence, method.views) == (0.999, 0.92, 32)
+    assert (method.momentum, method.views) == (0.999, 32)
+
+
+@pytest.mark.parametrize(("classes", "confidence"), [(10, 0.92), (100, 0.72), (1000, 0.1)])
+def test_the_papers_confidence_goes_by_the_number_of_classes(classes, confidence):
+    method = logit_method(CottaImages, classes=classes, views=1, augment=dict(clip=False))
+    sure = torch.full((3, classes), -40.0)
+    sure[:, 0] = 40.0
+    method.adapt(sure)
+    assert method.confidence == confidence
+    assert logit_method(CottaImages, classes=classes, confidence=0.3).confidence == 0.3
 
 
 def test_bad_options_are_explained():

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from logit_net import logit_method, some_logits
+from small_net import make_method
 from torch.nn.functional import cross_entropy
 
 from mmseg_reservoir.errors import ReservoirError
@@ -76,6 +77,29 @@ def test_without_regulariser_it_is_eta_bit_for_bit():
     for seed in range(4):
         assert torch.equal(eata.adapt(some_logits(seed)), eta.adapt(some_logits(seed)))
     assert torch.equal(eata.space.values, eta.space.values)
+
+
+def test_the_regulariser_goes_by_the_number_of_classes():
+    few, many = (logit_method(Eata, classes=classes) for classes in (10, 1000))
+    for method, classes in ((few, 10), (many, 1000)):
+        assert method.needs_source
+        method.prepare([some_logits(classes=classes, scale=6.0)])
+        method.adapt(some_logits(1, classes=classes, scale=6.0))
+        assert method.counts["updates"] == 1
+    assert (few.fisher_alpha, many.fisher_alpha) == (1, 2000)
+    same = prepared(fisher_alpha=1.0), prepared()
+    for seed in range(4):
+        for method in same:
+            method.adapt(some_logits(seed))
+    assert torch.equal(same[0].space.values, same[1].space.values)
+    assert not logit_method(Eata, fisher_alpha=0.0).needs_source
+
+
+def test_a_look_at_the_source_moves_no_statistics(stream):
+    method = make_method(Eata, handles="images", statistics=dict(share=0.2, per_expert=True))
+    method.prepare(stream)
+    assert torch.equal(method.space.values, method.source)
+    assert not method.fisher[method.space.adapting :].any()
 
 
 def test_a_broken_source_batch_is_left_out():

@@ -1,11 +1,12 @@
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
 from logit_net import as_image, frozen, logit_method, some_logits
 
-from mmseg_reservoir.methods import Eta
+from mmseg_reservoir.methods import Cola, Eata, Eta, RDumb
 
 UNDECIDED = torch.zeros(3, 4)
 
@@ -91,6 +92,28 @@ def test_the_average_belongs_to_the_domain():
     assert inherited["mean_prediction"] is None
     assert "momentum_buffer" in inherited["optimizer"]
     assert frozen(copy.deepcopy(first)) == frozen(first)
+
+
+@pytest.mark.parametrize(
+    "make", [Eta, RDumb, partial(Cola, threshold=math.inf), partial(Eata, fisher_alpha=0.0)]
+)
+def test_by_default_it_adapts_to_few_classes_and_to_many(make):
+    few, many, strict = (
+        logit_method(make, classes=c, optimizer=partial(torch.optim.SGD, lr=1e-3), **options)
+        for c, options in ((10, {}), (1000, {}), (10, dict(d_margin=0.05)))
+    )
+    for seed in range(40):
+        for method, classes in ((few, 10), (many, 1000), (strict, 10)):
+            method.adapt(some_logits(seed, classes=classes, scale=6.0))
+    assert (few.d_margin, many.d_margin, strict.d_margin) == (0.4, 0.05, 0.05)
+    assert min(few.counts["updates"], many.counts["updates"]) > 30
+    assert strict.counts["updates"] < 10  # ImageNet's value where it does not belong
+
+
+def test_pixels_too_go_by_the_number_of_classes():
+    method = logit_method(Eta)
+    method.adapt(as_image(some_logits()))
+    assert method.d_margin == 0.4
 
 
 def test_broken_samples_do_not_count():

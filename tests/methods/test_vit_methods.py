@@ -85,12 +85,11 @@ def test_adapts_and_stays_finite(make, stream, name, kind, dtype):
 def test_a_classifier_adapts_prompts_in_a_reservoir(stream, name):
     model = AdaptiveClassifier(
         make_vit(),
-        method=dict(type=name, first_steps=2),
+        method=dict(type=name, first_steps=2, optimizer=dict(type="AdamW", lr=0.1)),
         reservoir=dict(k_max=3, style=dict(weights="seeded")),
         source=stream[1::2],
-        optimizer=dict(type="AdamW", lr=0.1),
         params=dict(type="prompt", count=3),
-        images=(0.0, 1.0),
+        images=(0.5, 0.02),
     )
     logits = torch.stack([model(x) for x in stream])
     assert logits.shape == (8, 2, 5)

@@ -150,6 +150,24 @@ def test_a_config_finds_its_row_by_its_file_name(tmp_path):
     assert find_row(None) is None
 
 
+def test_a_config_is_found_from_its_own_folder_and_from_the_root(tmp_path, monkeypatch):
+    monkeypatch.chdir(ACDC)
+    assert find_row("segformer-b5_tent.py").name == "TENT"
+    assert find_row("./segformer-b5_tent.py").name == "TENT"
+    assert find_row("../acdc/segformer-b5_tent.py").name == "TENT"
+    assert find_row("no_such_config.py") is None
+    monkeypatch.chdir(tmp_path)
+    assert find_row("segformer-b5_tent.py") is None
+    assert find_row("../segformer-b5_tent.py") is None
+    assert find_row("/segformer-b5_tent.py") is None  # the root has no name
+    (tmp_path / "[**").mkdir()
+    assert find_row(tmp_path / "[**" / "segformer-b5_tent.py") is None
+    results = "[{Dataset: ACDC fog, Metrics: {mIoU visit 1: 5}}]"
+    text = f"Models: [{{Name: Own, Config: own.py, Results: {results}}}]"
+    (tmp_path / METAFILE).write_text(text)
+    assert find_row("own.py").name == "Own"
+
+
 def test_a_broken_metafile_is_named(tmp_path):
     path = tmp_path / METAFILE
     for text in ("Models: [{Config: a.py}]", "- 1", "Models: [", "Models: [{Name: a, Config: 1}]"):

@@ -45,6 +45,47 @@ def test_key_ignores_the_seed_and_what_only_shows():
     assert group_key(deterministic) != key
 
 
+def resolved(seed, steps=1, **changes):
+    """A record with the options that were in force; the default of steps is 1."""
+    options = {
+        "seed": seed,
+        "method": {"type": "tent", "steps": steps, "optimizer": {"type": "Adam", "lr": 1e-4}},
+        "reservoir": {"memory": {"seed": seed}},
+    }
+    return record(seed=seed, options=options, **changes)
+
+
+def test_key_looks_at_the_options_in_force():
+    key = group_key(resolved(seed=0))
+    assert group_key(resolved(seed=1)) == key
+    explicit = resolved(seed=1)
+    explicit["config"]["method"]["steps"] = 1
+    explicit["config"]["reservoir"] = "default"
+    assert group_key(explicit) == key
+    assert group_key(resolved(seed=0, steps=2)) != key  # another default, say of another version
+    other_data = resolved(seed=0)
+    other_data["config"]["data_root"] = "elsewhere"  # the options do not know of it
+    assert group_key(other_data) != key
+
+
+def test_a_seed_that_was_written_is_an_option():
+    records = [resolved(seed=0) for _ in range(2)]
+    for seed, results in zip((7, 8), records, strict=True):
+        results["config"]["reservoir"] = {"memory": {"seed": seed}}
+        results["options"]["reservoir"]["memory"]["seed"] = seed
+    assert group_key(records[0]) != group_key(records[1])
+
+
+def test_names_tell_what_was_written_or_else_what_was_in_force():
+    a, b = resolved(seed=0), resolved(seed=0, steps=2)
+    assert group_names([{"a": a}, {"b": b}]) == ["tent (method.steps=1)", "tent (method.steps=2)"]
+    a["config"]["reservoir"] = {"preset": "paper"}
+    assert group_names([{"a": a}, {"b": b}]) == [
+        "tent (reservoir.preset=paper)",
+        "tent (reservoir.preset=None)",
+    ]
+
+
 def test_groups_of_one_config_are_named_by_their_options():
     groups = [
         {"a": record(seed=0, lr=1e-4)},
@@ -67,6 +108,17 @@ def test_only_real_differences_are_told():
     assert find_differences("tent", {"a": a, "b": b}) == [
         "tent: different data in a and b (fog.sha256: 12 and 34)"
     ]
+
+
+def test_images_that_the_seed_shuffles_may_differ_in_order_but_domains_may_not():
+    a, b = record(seed=0), record(seed=1)
+    for results in (a, b):
+        results["config"]["test_cfg"] = {"shuffle": "visit"}
+    b["routes"][1], b["routes"][0] = b["routes"][0], b["routes"][1]
+    assert find_differences("tent", {"a": a, "b": b}) == []
+    b["routes"][3], b["routes"][0] = b["routes"][0], b["routes"][3]
+    (warning,) = find_differences("tent", {"a": a, "b": b})
+    assert "different stream order in a and b (image 1: fog and night" in warning
 
 
 def test_versions_order_and_length_are_compared():

@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 from statistics import stdev
 
@@ -6,7 +7,7 @@ import pytest
 from run_records import record
 
 from mmseg_reservoir.report.summary import Statistic, summarize, to_json
-from mmseg_reservoir.report.summary_table import summary_markdown, summary_table
+from mmseg_reservoir.report.summary_table import SAME_NOTE, summary_markdown, summary_table
 
 ACDC = Path(__file__).parents[2] / "configs" / "acdc"
 
@@ -26,6 +27,13 @@ def test_sample_deviation_and_none_of_one_value():
     assert statistic.deviation == pytest.approx((7.0) ** 0.5)  # (4 + 1 + 9) / (3 - 1)
     assert Statistic.of([1.0, 2.0, 6.0]).text() == "3.00 ± 2.65"
     assert Statistic.of([4.0]).text(1) == "4.0 ± -"
+
+
+def test_a_visit_without_a_score_has_no_mean():
+    statistic = Statistic.of([1.0, math.nan])
+    assert math.isnan(statistic.mean)
+    assert statistic.text() == "nan ± nan"
+    assert Statistic.of([math.nan]).text() == "nan ± -"
 
 
 def test_seeds_become_one_group_and_learning_rates_two():
@@ -80,6 +88,43 @@ def test_table():
     assert head[3:8] == ["visit 1", "visit 4", "visit 7", "visit 10", "last"]
     mean = ["46.00 ± 1.41", "43.00 ± 1.41", "", "", "42.00 ± 1.41"]
     assert cells == ["tent", "0, 1", "5", *mean, "2.0 ± 0.0", "-", "20 ± 0"]
+
+
+@pytest.mark.parametrize("markdown", [False, True])
+def test_seeds_that_change_nothing_have_no_deviation(markdown):
+    same = [record(seed=s, reservoir=True) for s in (0, 1, 2)]
+    same[1]["routes"][0]["seconds"] = 0.08  # time is never the same
+    groups, _ = summarize(runs(*same, *(record(seed=s, lr=1e-5, score=50 + s) for s in (0, 1))))
+    text = summary_table(groups, markdown)
+    _, *cells = rows(text, "|" if markdown else "│")
+    constant, varied = cells[-2:]
+    assert constant[:4] == ["tent (method.optimizer.lr=0.0001) †", "0, 1, 2", "2", "45.00"]
+    assert constant[7:] == ["44.00", "2.0", "1.000", "22 ± 3"]
+    assert varied[0] == "tent (method.optimizer.lr=1e-05)"
+    assert varied[3] == "45.50 ± 0.71"
+    assert text.endswith(f"\n\n{SAME_NOTE}" if markdown else f"┘\n{SAME_NOTE}")
+    assert text.count("nothing random in this row") == 1
+
+
+def test_one_seed_and_seeds_that_differ_anywhere_are_not_called_constant():
+    once = record()
+    varied = [record(seed=0), record(seed=1)]
+    varied[1]["visits"][0]["mIoU"] += 1  # in the mean over the conditions these two
+    varied[1]["visits"][1]["mIoU"] -= 1  # hide each other
+    for results in ([once], varied):
+        (group,), _ = summarize(runs(*results))
+        assert not group.constant
+        assert "nothing random" not in summary_table([group])
+
+
+def test_a_broken_metafile_is_a_warning(tmp_path):
+    (tmp_path / "metafile.yaml").write_text("Models: [")
+    results = runs(record(config_file=str(tmp_path / "tent.py")))
+    (group,), (warning,) = summarize(results)
+    assert group.row is None
+    assert warning.startswith(
+        f"tent: no published row: {tmp_path / 'metafile.yaml'} is no metafile"
+    )
 
 
 def test_published_row_stands_below():

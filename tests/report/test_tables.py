@@ -1,12 +1,47 @@
+import math
+
 import pytest
 
-from mmseg_reservoir.report.tables import by_domain, routing_purity, visit_table
+from mmseg_reservoir.report.tables import by_domain, make_table, routing_purity, visit_table
 
 VISITS = [
     {"domain": "fog", "mIoU": 50.0},
     {"domain": "night", "mIoU": 30.0},
     {"domain": "fog", "mIoU": 52.0},
 ]
+
+
+def test_text_is_left_numbers_are_right_and_none_is_a_line():
+    table = make_table(["run", "of", 1], [["a", "b", 2.5], None, ["long", "c", 10]], text_columns=2)
+    assert table.splitlines() == [
+        "┌──────┬────┬─────┐",
+        "│ run  │ of │   1 │",
+        "├──────┼────┼─────┤",
+        "│ a    │ b  │ 2.5 │",
+        "├──────┼────┼─────┤",
+        "│ long │ c  │  10 │",
+        "└──────┴────┴─────┘",
+    ]
+
+
+def test_markdown_has_no_lines_between_rows():
+    rows = [["a", 1], None, ["b", 2], None]
+    head, rule, *cells = make_table(["x", "y"], rows, markdown=True).splitlines()
+    assert [c.strip() for c in head.split("|")] == ["", "x", "y", ""]
+    assert set(rule) <= set("|:- ")
+    assert [[c.strip() for c in line.split("|")[1:-1]] for line in cells] == [
+        ["a", "1"],
+        ["b", "2"],
+    ]
+
+
+def test_a_visit_without_a_score_is_shown_as_such():
+    visits = [{"domain": "fog", "mIoU": None}, {"domain": "night", "mIoU": 30.0}]
+    assert math.isnan(by_domain(visits)["fog"][0])
+    fog, night, mean = visit_table(visits).splitlines()[3:6]
+    assert "nan" in fog
+    assert "30.00" in night
+    assert "nan" in mean
 
 
 def test_visits_are_grouped_by_domain_and_an_unfinished_round_is_shown():

@@ -3,10 +3,10 @@ import copy
 import pytest
 import torch
 from mmseg.models import SegDataPreProcessor
+from mmseg_reservoir.seg.build import behind_imagenet_normalisation, build_method
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Source, Tent
-from mmseg_reservoir.seg.build import behind_imagenet_normalisation, build_method
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 TENT = dict(type="tent", optimizer=dict(type="Adam", lr=1e-3))

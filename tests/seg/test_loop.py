@@ -1,9 +1,145 @@
 import json
+from types import SimpleNamespace
 
 import pytest
+from mmengine.registry import DATASETS, LOOPS
+from mmengine.runner import Runner
 from stream_run import TINY, data_options, run
+from torch.utils.data import BatchSampler, Dataset
 
+from mmseg_reservoir.errors import ReservoirError
 from tools import test_tta
+
+
+@DATASETS.register_module()
+class NumbersForLoop(Dataset):
+    """The name of a domain and a number for each of its images."""
+
+    metainfo = {"classes": ("road", "sky")}
+
+    def __init__(self, condition, n=12):
+        self.condition, self.n = condition, n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        return self.condition, index
+
+
+class Recorder:
+    """Stands for the runner, its model and its evaluator; ``seen`` is what was tested."""
+
+    build_dataloader = staticmethod(Runner.build_dataloader)
+
+    def __init__(self, seed=0):
+        self.seed = seed
+        self.model = self
+        self.seen = []
+        self.visualizer = SimpleNamespace()
+        self.dataset_meta = None
+
+    def build_evaluator(self, evaluator):
+        return self
+
+    def call_hook(self, name, **about):
+        if name == "before_test_epoch":
+            self.seen.append([])
+
+    def eval(self):
+        return self
+
+    def test_step(self, batch):
+        self.seen[-1] += list(zip(*batch, strict=True))
+        return batch
+
+    def process(self, data_samples, data_batch):
+        pass
+
+    def evaluate(self, size):
+        return {"mIoU": 50.0}
+
+
+def loop_of(runner, dataloader=(), **options):
+    loader = dict(
+        batch_size=5,
+        num_workers=0,
+        sampler=dict(type="DefaultSampler", shuffle=False),
+        dataset=dict(type="NumbersForLoop"),
+    )
+    cfg = dict(type="RecurringTestLoop", **{"rounds": 2, "domains": ["fog", "night"], **options})
+    given = dict(
+        runner=runner, dataloader={**loader, **dict(dataloader)}, evaluator=dict(type="Any")
+    )
+    return LOOPS.build(cfg, default_args=given)
+
+
+def orders(seed=0, **options):
+    """The numbers of every visit in their order; fog, night, fog, night."""
+    runner = Recorder(seed)
+    loop_of(runner, **options).run()
+    assert [{name for name, _ in visit} for visit in runner.seen] == 2 * [{"fog"}, {"night"}]
+    numbers = [[int(number) for _, number in visit] for visit in runner.seen]
+    assert all(sorted(visit) == list(range(12)) for visit in numbers)
+    return numbers
+
+
+def test_images_come_as_they_are_stored():
+    assert orders() == orders(shuffle="never") == [list(range(12))] * 4
+
+
+def test_one_order_per_domain_for_all_rounds():
+    fog, night, fog_again, night_again = orders(shuffle="once")
+    assert fog == fog_again
+    assert night == night_again
+    assert list(range(12)) != fog != night
+
+
+def test_another_order_at_each_visit():
+    assert len({tuple(order) for order in orders(shuffle="visit")}) == 4
+
+
+@pytest.mark.parametrize("shuffle", ["once", "visit"])
+def test_orders_depend_on_the_seed_alone(shuffle):
+    first = orders(seed=3, shuffle=shuffle)
+    assert orders(seed=3, shuffle=shuffle) == first
+    # The sampler adds a visit to the seed; no order of a seed must be one of the next one's.
+    for seed in range(4, 8):
+        assert not {tuple(o) for o in first} & {tuple(o) for o in orders(seed, shuffle=shuffle)}
+
+
+def test_orders_hold_for_a_batch_sampler():
+    batches = dict(type=BatchSampler, drop_last=False)
+    options = dict(shuffle="visit", dataloader=dict(batch_sampler=batches))
+    assert orders(**options) == orders(shuffle="visit")
+
+
+def test_never_leaves_the_sampler_as_it_is():
+    mixed = dict(sampler=dict(type="DefaultSampler", shuffle=True))
+    first, *others = orders(dataloader=mixed)
+    assert first != list(range(12))
+    assert others == [first] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(rounds="two"), "test_cfg.rounds must be of type int, got 'two'"),
+        (dict(rounds=1.5), "test_cfg.rounds must be of type int"),
+        (dict(rounds=True), "test_cfg.rounds must be of type int"),
+        (dict(rounds=0), "need 1 or more rounds"),
+        (dict(domains=[]), "need 1 or more rounds and domains"),
+        (dict(domains="fog"), "must be a list of domains, got 'fog'"),
+        (dict(domains=3), "must be a list of domains, got 3"),
+        (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
+        (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
+        (dict(round=2), r"no option 'round' \(did you mean 'rounds'\?\); valid: domains, fp16,"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(ReservoirError, match=message) as error:
+        loop_of(Recorder(), **options)
+    assert "\n" not in str(error.value)
 
 
 def test_visits_come_round_by_round_in_order(minicity, tmp_path):
@@ -65,6 +201,8 @@ def test_works_with_mmengines_own_logger_and_under_autocast(minicity, tmp_path):
     ("option", "message"),
     [
         ("test_cfg.rounds=0", "need 1 or more rounds"),
+        ("test_cfg.rounds=two", "test_cfg.rounds must be of type int, got 'two'"),
+        ("test_cfg.shufle=once", "did you mean 'shuffle'?"),
         ("test_cfg.domains=[fog,fog]", "a name of its own"),
         ("test_cfg.domains=[fog,dusk]", "rgb_anon/dusk/train"),
     ],

@@ -175,7 +175,7 @@ def test_weights_of_any_wrapping():
     tensor = torch.zeros(1)
     assert weights_of({"a": tensor}) == {"a": tensor}
     assert weights_of({"state_dict": {"module.a": tensor}, "meta": {}}) == {"a": tensor}
-    with pytest.raises(ReservoirError, match="'epoch' is a int, not a tensor"):
+    with pytest.raises(ReservoirError, match="the checkpoint holds no weights"):
         weights_of({"epoch": 3})
 
 

@@ -1,14 +1,19 @@
 import csv
 import json
 import math
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from mmengine.config import Config
 from stream_run import TINY, data_options, run, seeded_reservoir
 
 from mmseg_reservoir.check.layouts import LAYOUTS
 from mmseg_reservoir.check.manifest import manifest_hash
 from mmseg_reservoir.check.survey import list_files
 from mmseg_reservoir.seg import ResultsHook
+from mmseg_reservoir.seg.loop import Visit
 from tools import test_tta
 
 
@@ -19,6 +24,56 @@ def finished(minicity, tmp_path_factory):
     return folder, run("segformer-tiny_tent_reservoir", minicity, folder, *options)
 
 
+def small_run(folder, miou=50.0, **model):
+    """Everything of a runner that the hook looks at, after one visit of one image."""
+    visit = Visit(index=0, round=1, domain="fog")
+    loop = SimpleNamespace(
+        loaders={},
+        visit=visit,
+        dataloader=SimpleNamespace(dataset=[0]),
+        evaluator=SimpleNamespace(metrics=[]),
+    )
+    runner = SimpleNamespace(
+        model=SimpleNamespace(**model),
+        seed=0,
+        work_dir=str(folder),
+        cfg=Config({}, cfg_text="# ours", filename=str(folder / "own.py")),
+        test_loop=loop,
+        logger=Mock(),
+        visualizer=Mock(),
+    )
+    hook = ResultsHook()
+    hook.before_test(runner)
+    hook.after_test_iter(runner, 0, outputs=[SimpleNamespace(metainfo={"img_path": "a.png"})])
+    hook.after_test_epoch(runner, {"mIoU": miou})
+    hook.after_test(runner)
+    text = (folder / "results.json").read_text()
+    return json.loads(text, parse_constant=pytest.fail), runner.logger
+
+
+def test_options_are_those_of_the_model(tmp_path):
+    options = {"method": {"type": "tent", "steps": 1}}
+    assert small_run(tmp_path, options=options)[0]["options"] == options
+    assert small_run(tmp_path)[0]["options"] is None
+
+
+def test_a_visit_without_a_labelled_pixel_is_null(tmp_path):
+    results, logger = small_run(tmp_path, miou=math.nan)
+    assert results["visits"][0]["mIoU"] is None
+    logger.warning.assert_not_called()
+    assert "nan" in logger.info.call_args_list[0].args[0]
+
+
+def test_a_failure_of_the_tables_is_told_and_ends_nothing(tmp_path):
+    (tmp_path / "metafile.yaml").write_text("Models: [")
+    results, logger = small_run(tmp_path)
+    assert results["complete"] is True
+    assert "metafile.yaml is no metafile" in logger.warning.call_args.args[0]
+    table, files = [call.args[0] for call in logger.info.call_args_list]
+    assert table.startswith("mIoU by condition and visit")
+    assert files == f"Results are in {tmp_path / 'results.json'} and .csv"
+
+
 def test_json_has_everything(finished):
     _, results = finished
     assert results["complete"] is True
@@ -26,6 +81,8 @@ def test_json_has_everything(finished):
     assert results["tau"] > 0
     assert results["versions"]["torch"]
     assert results["config"]["method"]["type"] == "tent"
+    assert results["options"]["method"]["type"] == "tent"
+    assert results["options"]["reservoir"]["k_max"] == 16  # nobody wrote it
     assert results["updates"] == {"updates": 12, "skipped": 0, "not_finite": 0}
     for visit in results["visits"]:
         assert visit["n_images"] == 3
@@ -109,6 +166,16 @@ def test_published_row_is_printed_beside_ours(minicity, tmp_path, capfd):
     assert "11.5" in printed
     assert f"{results['visits'][0]['mIoU'] - 11.5:+.2f}" in printed
     assert "77.5" not in printed  # the run has no visit 4
+
+
+def test_a_run_from_the_folder_of_its_config(minicity, tmp_path, monkeypatch, capfd):
+    base = str(TINY / "segformer-tiny_source.py")
+    (tmp_path / "own.py").write_text(f"_base_ = {base!r}\n")
+    monkeypatch.chdir(tmp_path)
+    results = run(Path("own.py"), minicity, tmp_path / "w")
+    assert results["complete"] is True
+    assert results["config_file"] == "own.py"
+    assert "cannot show" not in capfd.readouterr().out
 
 
 def test_minicity_has_no_published_row(minicity, tmp_path, capfd):

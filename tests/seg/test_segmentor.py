@@ -3,13 +3,15 @@ from functools import partial
 
 import pytest
 import torch
+from mmengine.config import ConfigDict
+from mmengine.registry import MODELS
 from mmseg.structures import SegDataSample
 
 from mmseg_reservoir.core import ParamSpace, SingleModelPipeline, norm_affine
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta, Source, Tent
 from mmseg_reservoir.seg import AdaptiveSegmentor
-from mmseg_reservoir.seg.segmentor import segmentation_forward
+from mmseg_reservoir.seg.forward import segmentation_forward
 
 
 @pytest.fixture
@@ -24,10 +26,18 @@ def data():
 
 def adaptive(model, method=Source, **options):
     model = copy.deepcopy(model)
+    return AdaptiveSegmentor(model, pipeline_over(model, method, **options))
+
+
+def pipeline_over(model, method=Source, **options):
     space = ParamSpace(model, norm_affine(model, under="backbone"))
-    return AdaptiveSegmentor(
-        model, SingleModelPipeline(method(segmentation_forward(model), space, **options))
-    )
+    return SingleModelPipeline(method(partial(segmentation_forward, model), space, **options))
+
+
+def sliding(model):
+    model = copy.deepcopy(model)
+    model.test_cfg = ConfigDict(mode="slide", crop_size=(48, 48), stride=(32, 32))
+    return model
 
 
 def test_without_adaptation_it_equals_mmsegs_own_prediction(tiny_model, data):
@@ -37,6 +47,49 @@ def test_without_adaptation_it_equals_mmsegs_own_prediction(tiny_model, data):
     assert sample.pred_sem_seg.data.shape == (1, 128, 192)
     assert torch.equal(sample.seg_logits.data, expected.seg_logits.data)
     assert torch.equal(sample.pred_sem_seg.data, expected.pred_sem_seg.data)
+
+
+@pytest.mark.parametrize("pad", [{}, dict(size_divisor=40)], ids=["as it is", "padded"])
+@pytest.mark.parametrize("ori_shape", [(128, 192), (64, 96), (80, 120)])
+@pytest.mark.parametrize("prepare", [copy.deepcopy, sliding], ids=["whole", "slide"])
+def test_both_ways_of_inference_equal_mmsegs_own(tiny_model, data, prepare, ori_shape, pad):
+    model = prepare(tiny_model)
+    model.data_preprocessor.test_cfg = pad or None
+    data["inputs"].append(data["inputs"][0].flip(-1))
+    data["data_samples"] = [data["data_samples"][0].clone() for _ in range(2)]
+    for sample in data["data_samples"]:
+        sample.set_metainfo(dict(ori_shape=ori_shape))
+    with torch.no_grad():
+        expected = model.test_step(copy.deepcopy(data))
+    for ours, theirs in zip(adaptive(model).test_step(data), expected, strict=True):
+        assert ours.pred_sem_seg.data.shape == (1, *ori_shape)
+        assert torch.allclose(ours.seg_logits.data, theirs.seg_logits.data, atol=1e-5)
+        assert torch.equal(ours.pred_sem_seg.data, theirs.pred_sem_seg.data)
+
+
+def test_the_windows_of_an_image_make_one_update(tiny_model, data):
+    steps = []
+
+    class Counted(torch.optim.SGD):
+        def step(self, closure=None):
+            steps.append(1)
+            return super().step(closure)
+
+    model = adaptive(sliding(tiny_model), Tent, optimizer=partial(Counted, lr=1e-2))
+    first = model.test_step(copy.deepcopy(data))[0]
+    second = model.test_step(data)[0]
+    assert len(steps) == 2
+    assert not torch.equal(first.seg_logits.data, second.seg_logits.data)
+
+
+def test_views_smaller_than_a_window_can_be_averaged(tiny_model, data):
+    options = dict(ratios=[0.5, 1], label_scale=2)
+    model = adaptive(
+        sliding(tiny_model), Cotta, optimizer=partial(torch.optim.Adam, lr=1e-2), **options
+    )
+    sample = model.test_step(data)[0]
+    assert sample.pred_sem_seg.data.shape == (1, 128, 192)
+    assert torch.isfinite(sample.seg_logits.data).all()
 
 
 def test_adapts_under_no_grad_and_tells_the_route(tiny_model, data):
@@ -97,11 +150,38 @@ def test_nan_image_is_named(tiny_model, data):
         adaptive(tiny_model).test_step(data)
 
 
-def test_slide_inference_and_single_channels_are_explained(tiny_model):
+def test_a_name_in_a_config_builds_it(tiny_model, data):
     model = copy.deepcopy(tiny_model)
-    model.test_cfg = dict(mode="slide")
-    with pytest.raises(ReservoirError, match=r"test_cfg.mode is 'slide'"):
-        segmentation_forward(model)
-    model.test_cfg, model.out_channels = dict(mode="whole"), 1
-    with pytest.raises(ReservoirError, match="one output channel"):
-        segmentation_forward(model)
+    pipeline = pipeline_over(model)
+    built = MODELS.build(
+        dict(type="AdaptiveSegmentor", model=model, pipeline=pipeline, batch_size=2)
+    )
+    assert type(built) is AdaptiveSegmentor
+    assert (built.segmentor, built.pipeline, built.batch_size) == (model, pipeline, 2)
+    assert built.data_preprocessor is model.data_preprocessor
+    assert built.test_step(data)[0].pred_sem_seg.data.shape == (1, 128, 192)
+
+
+@pytest.mark.parametrize("make", [dict, ConfigDict])
+def test_a_subclass_can_take_its_place(tiny_model, data, make):
+    class NamingSegmentor(AdaptiveSegmentor):
+        def __init__(self, *, owner, **options):
+            super().__init__(**options)
+            self.owner = owner
+
+        def forward(self, inputs, data_samples, mode="predict"):
+            samples = super().forward(inputs, data_samples, mode)
+            for sample in samples:
+                sample.set_metainfo(dict(owner=self.owner))
+            return samples
+
+    MODELS.register_module(module=NamingSegmentor)
+    try:
+        model = copy.deepcopy(tiny_model)
+        pipeline = pipeline_over(model)
+        options = make(type="NamingSegmentor", owner="me")
+        built = MODELS.build({**options, "model": model, "pipeline": pipeline, "batch_size": 1})
+    finally:
+        MODELS.module_dict.pop("NamingSegmentor")
+    assert (built.segmentor, built.pipeline) == (model, pipeline)
+    assert built.test_step(data)[0].owner == "me"

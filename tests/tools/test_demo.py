@@ -1,40 +1,54 @@
-"""The demonstration: which style weights it takes, and what it says of them."""
+"""The demonstration: what it runs, and what it says of it."""
 
 import json
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from mmengine.config import Config
 
-from mmseg_reservoir.core.style import StyleEncoder
-from mmseg_reservoir.style_cache import cached_weights, front, store
+from mmseg_reservoir.core.style import SHIPPED
 from tools import demo
 
 
-def test_says_which_weights_it_uses(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert demo.describe_style().startswith("seeded random filters")
-    tensors = front(StyleEncoder("seeded").features.state_dict(), "a test")
-    path = store(tensors, cached_weights(), "some VGG-19")
-    assert demo.describe_style() == f"some VGG-19, {path}"
+def results_without_images(command):
+    """Stands in for a run."""
+    work_dir = next(Path(c.partition("=")[2]) for c in command if "--work-dir" in c)
+    (work_dir / "results.json").write_text(json.dumps({"routes": []}))
+    return subprocess.CompletedProcess(command, 0)
+
+
+def test_it_says_which_filters_styles_come_from(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: results_without_images(command))
+    monkeypatch.setattr(demo, "write_dataset", lambda root: Written(root, reused=True))
+    for name in ("plot_comparison", "comparison_table", "routing_table"):
+        monkeypatch.setattr(demo, name, lambda *_: "")
+    demo.main([f"--out={tmp_path}"])
+    assert f"Style: by the shipped front of an ImageNet-trained VGG-19, {SHIPPED}\n" in (
+        capsys.readouterr().out
+    )
+
+
+class Written(NamedTuple):
+    root: Path
+    reused: bool
 
 
 @pytest.mark.parametrize("name", demo.RUNS)
-def test_configs_that_look_at_styles_choose_the_weights_themselves(tmp_path, monkeypatch, name):
+def test_configs_choose_the_style_weights_themselves(tmp_path, monkeypatch, name):
     commands = []
 
     def run(command, **_):
         commands.append(command)
-        work_dir = next(Path(c.partition("=")[2]) for c in command if "--work-dir" in c)
-        (work_dir / "results.json").write_text(json.dumps({"routes": []}))
-        return subprocess.CompletedProcess(command, 0)
+        return results_without_images(command)
 
     monkeypatch.setattr(subprocess, "run", run)
     config = demo.RUNS[name]
     demo.run(name, config, tmp_path, rounds=1, seed=0)
-    has_styles = Config.fromfile(demo.CONFIGS / f"{config}.py").get("reservoir") is not None
-    assert ("reservoir.style.weights=auto" in commands[0]) == has_styles
+    assert not any("reservoir.style" in part for part in commands[0])
+    reservoir = Config.fromfile(demo.CONFIGS / f"{config}.py").get("reservoir") or {}
+    assert reservoir.get("style", {}).get("weights", "shipped") == "shipped"
 
 
 @pytest.mark.parametrize("everything", [False, True])

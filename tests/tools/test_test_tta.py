@@ -68,8 +68,8 @@ def test_wrong_options(capfd, tent, option, message):
     [
         ("reservoir.k_max=0", "K_max >= 1 expert, got 0"),
         ("reservoir.memory.capacity=0", "M >= 1, got 0"),
-        ("reservoir.calibration.quantile=0", "must lie in (0, 1], got 0"),
-        ("reservoir.calibration.quantile=1.5", "must lie in (0, 1], got 1.5"),
+        ("reservoir.router.quantile=0", "must lie in (0, 1], got 0"),
+        ("reservoir.router.quantile=1.5", "must lie in (0, 1], got 1.5"),
         ("reservoir.kmax=4", "reservoir has no option 'kmax' (did you mean 'k_max'?)"),
         ("reservoir.router.type=styl", "unknown router 'styl'"),
         ("reservoir.router.tau=3", "reservoir.router has no option 'tau'"),

@@ -5,7 +5,7 @@ data = dict(
     corruptions=["gaussian_noise", "impulse_noise", "snow", "fog", "contrast", "pixelate"],
     severity=5,
 )
-optimizer = dict(type="Adam", lr=1e-2, betas=(0.9, 0.999))
+method = dict(optimizer=dict(type="Adam", lr=1e-2, betas=(0.9, 0.999)))
 # 200 images per visit are few: a new order each time keeps the batches from repeating.
 stream = dict(type="csc", rounds=20, batch_size=50, shuffle="visit")
-source = dict(type="digits", num_images=1597)
+source_images = dict(type="digits", num_images=1597)

@@ -1,3 +1,3 @@
-# A small vision transformer; trained on the first use, which takes half a minute, then cached.
+# A small vision transformer; its weights are in checkpoints/, tools/train_digits.py made them.
 _base_ = ["./runtime.py", "./digits.py"]
 model = dict(type="digits_vit", pretrained=True)

@@ -5,7 +5,7 @@ data = dict(
 )
 model = dict(type="resnet50_adacontrast", checkpoint="checkpoints/best_real_2020.pth")
 # Momentum and Nesterov as in the published code.
-optimizer = dict(type="SGD", lr=2.5e-4, momentum=0.9, nesterov=True)
+method = dict(optimizer=dict(type="SGD", lr=2.5e-4, momentum=0.9, nesterov=True))
 stream = dict(type="csc", rounds=20, batch_size=128)
 # Clean images: for tau, for EATA's Fisher information, for prompts.
-source = dict(type="domainnet126", root="data/DomainNet-126", domain="real", num_images=2000)
+source_images = dict(type="domainnet126", root="data/DomainNet-126", domain="real", num_images=2000)

@@ -7,7 +7,7 @@ data = dict(
     # The 5000 images of RobustBench, whose repository has this list; None for all 50,000.
     image_list="data/imagenet_test_image_ids.txt",
 )
-optimizer = dict(type="SGD", lr=2.5e-4, momentum=0.9, nesterov=True)
+method = dict(optimizer=dict(type="SGD", lr=2.5e-4, momentum=0.9, nesterov=True))
 stream = dict(type="csc", rounds=20, batch_size=64)
 # Clean images: for tau, for EATA's Fisher information, for prompts.
-source = dict(type="image_folder", root="data/imagenet/train", num_images=2000)
+source_images = dict(type="image_folder", root="data/imagenet/train", num_images=2000)

@@ -4,9 +4,9 @@ data = dict(type="pacs", root="data/PACS", domains=["cartoon", "art_painting", "
 model = dict(
     type="timm", name="resnet50.tv_in1k", classes=7, checkpoint="checkpoints/pacs_photo.pt"
 )
-optimizer = dict(type="Adam", lr=1e-3, betas=(0.9, 0.999))
+method = dict(optimizer=dict(type="Adam", lr=1e-3, betas=(0.9, 0.999)))
 stream = dict(type="csc", rounds=20, batch_size=64)
 # Clean images: for tau, for EATA's Fisher information, for prompts.
-source = dict(
+source_images = dict(
     type="image_folder", root="data/PACS/photo", resize=(224, 224), crop=None, num_images=2000
 )

@@ -1,9 +1,9 @@
-# What every test of a classifier shares.
-method = dict(type="tent")
+# What every test of a classifier shares; `method` comes with the data and the row.
 params = dict(type="norm_affine")  # what adapts; dict(type="prompt", count=8) for vpt and dpcore
 # `reservoir = dict(...)` (see reservoir.py) puts ReservoirTTA around the method.
-# BatchNorm takes statistics of the batch (True), its own (False), or those that the method wants.
-batch_statistics = None
-randomness = dict(seed=0)  # of the stream, the source images and the reservoir
+# What BatchNorm normalises by: "running", "batch", the batch's share as a number, or what the method
+# wants (None).
+statistics = None
+randomness = dict(seed=0)  # of the stream, the source images, the method and the reservoir
 device = None  # a GPU if there is one
 work_dir = None

@@ -1,26 +1,16 @@
-# ReservoirTTA. Every line is a default and may be left out; the comments name the alternatives.
-reservoir = dict(
-    preset="default",  # or "paper", "published_code": see docs/fidelity.md
-    k_max=16,  # the largest number of experts
-    # VGG-19: "torchvision" downloads its file, a path uses a copy, "seeded" random filters, "auto"
-    # what tools/get_style_weights.py has stored, else seeded.
-    style=dict(weights="torchvision", taps="shallow", statistic="logvar", size=None),
-    # tau; file="calibration.safetensors" of an earlier run makes the source images unnecessary.
-    calibration=dict(quantile=0.999, file=None),
-    memory=dict(type="reservoir", capacity=1024),
-    clustering=dict(
-        type="information",
-        distance="euclidean",
-        temperature=1.0,  # "sqrt_d" in the paper's text
-        lr=1e-4,
-        weight_decay=0.01,
-    ),
-    router=dict(type="style", assign="before"),  # "after" in the paper's Algorithm 1
-    pipeline=dict(
-        type="reservoir",
-        init="mi",  # or "source", "mi_fresh", "top3"
-        predict="before",  # or "after" the update, as in Algorithm 1
-        ensemble=True,
-        one_hot=1 - 1e-6,
-    ),
-)
+# ReservoirTTA as published, with the paper's style memory. What a preset says is not repeated here,
+# or another preset would not be what its name says. Options, with the values of this preset:
+#
+# k_max=16                          the largest number of experts
+# style.type="vgg"                  or "model": taps of the source model itself
+# style.weights="shipped"           VGG-19: checkpoints/vgg19_front.safetensors; "torchvision"
+#                                   downloads its file (550 MB), a path uses a copy, "seeded" random
+# style.taps="shallow"              and style.statistic="logvar", style.size=None
+# calibration.file=None             calibration.safetensors of an earlier run: no source images needed
+# memory.type="reservoir"           memory.capacity=1024
+# clustering.type="information"     clustering.distance, .temperature, .lr, .weight_decay, ...
+# router.type="style"               router.quantile=0.999 (tau), .assign="before", .learn_from
+# pipeline.init="mi"                or "source", "mi_fresh", "top3"; .predict, .ensemble, .one_hot
+#
+# A run logs all of them with their values, and stores them in results.json.
+reservoir = dict(preset="default")

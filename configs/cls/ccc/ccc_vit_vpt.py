@@ -1,4 +1,4 @@
 _base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/ccc_vit.py"]
-method = dict(type="vpt")
+# DPCore's rule for prompts.
+method = dict(type="vpt", optimizer=dict(_delete_=True, type="AdamW", lr=0.1, weight_decay=1e-5))
 params = dict(type="prompt", count=8)
-optimizer = dict(_delete_=True, type="AdamW", lr=0.1, weight_decay=1e-5)  # DPCore's

@@ -1,4 +1,3 @@
 _base_ = "../../_base_/cls/digits_convnet.py"
 # No parameter adapts, but BatchNorm takes the statistics of the batch.
-method = dict(type="source")
-batch_statistics = True
+method = dict(type="norm")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from torch import nn
 
 from ...errors import ReservoirError
-from ...options import choose, construct
+from ...options import Options, pick, register
 from .adacontrast import adacontrast_backbone
 from .normalised import Normalised
 from .resnext import CifarResNeXt
@@ -19,50 +16,43 @@ from .trained import trained_net
 from .weights import load_weights
 from .wide_resnet import WideResNet
 
-BACKBONES: dict[str, Callable[..., nn.Module]] = {
-    "wrn28_10": partial(WideResNet, depth=28, width=10, classes=10),
-    "resnext29_augmix": partial(CifarResNeXt, depth=29, groups=4, base=32, classes=100),
-    "resnet50": partial(timm_backbone, name="resnet50.tv_in1k"),
-    "resnet50_gn": partial(timm_backbone, name="resnet50_gn.a1h_in1k"),
-    "vit_b16": partial(timm_backbone, name="vit_base_patch16_224.augreg_in21k_ft_in1k"),
-    "resnet50_adacontrast": adacontrast_backbone,
-    "timm": timm_backbone,
-    "digits_convnet": partial(trained_net, name="digits_convnet"),
-    "digits_vit": partial(trained_net, name="digits_vit"),
-}
-OURS = ("wrn28_10", "resnext29_augmix")
+_VIT = "vit_base_patch16_224.augreg_in21k_ft_in1k"
+register("backbone", "wrn28_10")(partial(WideResNet, depth=28, width=10, classes=10))
+register("backbone", "resnext29_augmix")(
+    partial(CifarResNeXt, depth=29, groups=4, base=32, classes=100)
+)
+register("backbone", "resnet50")(partial(timm_backbone, name="resnet50.tv_in1k"))
+register("backbone", "resnet50_gn")(partial(timm_backbone, name="resnet50_gn.a1h_in1k"))
+register("backbone", "vit_b16")(partial(timm_backbone, name=_VIT))
+register("backbone", "resnet50_adacontrast")(adacontrast_backbone)
+register("backbone", "timm")(timm_backbone)
+register("backbone", "digits_convnet")(partial(trained_net, name="digits_convnet"))
+register("backbone", "digits_vit")(partial(trained_net, name="digits_vit"))
 
 
-def build_backbone(options: Mapping[str, Any]) -> nn.Module:
+def build_backbone(options: Options) -> nn.Module:
     """The network that ``dict(type="wrn28_10", checkpoint="Standard.pt")`` describes.
 
     Weights that nobody names are random, which is an error waiting to happen; so a checkpoint (or
-    ``pretrained=True`` for timm) is needed unless ``random=True`` says that this is meant.
+    ``pretrained=True`` for timm) is needed unless ``random=True`` says that this is meant. A net
+    that does not load its weights itself gets them here.
     """
     options = dict(options)
-    kind = options.pop("type", "")
-    make = choose(kind, BACKBONES, "backbone")
-    random = options.pop("random", False)
-    if not (random or options.get("checkpoint") or options.get("pretrained")):
+    random, checkpoint = options.pop("random", False), options.pop("checkpoint", None)
+    choice = pick("backbone", options, "model", given=("checkpoint",))
+    if not (random or checkpoint or options.get("pretrained")):
         raise ReservoirError(
-            f"backbone {kind!r} has no weights: give checkpoint=PATH"
-            f"{', or pretrained=True' * _downloads(make)} (or random=True to try things out)"
+            f"backbone {choice.name!r} has no weights: give checkpoint=PATH"
+            f"{', or pretrained=True' * choice.asks_for('pretrained')} (or random=True to try "
+            "things out)"
         )
-    if kind not in OURS:
-        return construct(make, options, "backbone").eval()
-    checkpoint = options.pop("checkpoint", None)
-    net = construct(make, options, "backbone")
-    if checkpoint is not None:
+    net = choice.make(checkpoint=checkpoint)
+    if checkpoint is not None and not choice.asks_for("checkpoint"):
         load_weights(net, checkpoint)
     return net.eval()
 
 
-def _downloads(make: Callable[..., nn.Module]) -> bool:
-    return "pretrained" in inspect.signature(make).parameters
-
-
 __all__ = [
-    "BACKBONES",
     "CifarResNeXt",
     "Normalised",
     "WideResNet",

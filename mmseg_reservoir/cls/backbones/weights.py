@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ...checkpoint_files import read_weights
 from ...errors import ReservoirError
 
-PLACES = ("state_dict", "model", "model_state_dict")
-"""Where in a checkpoint the weights may be."""
 PREFIXES = ("module.", "model.")
 """What DataParallel and RobustBench put before names."""
 NORMALISATION = {"mu", "sigma", "mean", "std"}
@@ -32,49 +26,15 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
     Raises:
         ReservoirError: If the file cannot be read safely, or does not fill the network exactly.
     """
-    path = Path(path).expanduser()
-    fill(net, weights_of(read(path), path), path)
+    fill(net, plain(read_weights(path)), path)
 
 
-def read(path: Path) -> Any:
-    """What is in a file."""
-    if not path.is_file():
-        raise ReservoirError(f"there is no checkpoint {path}: check the path")
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except SafetensorError as error:
-            raise ReservoirError(f"{path} is damaged ({error}): download it again") from error
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ReservoirError(
-            f"{path} was not loaded: it is no checkpoint, is damaged, or holds Python objects that "
-            'could run code. If you trust it, save its weights alone: torch.save({"state_dict": '
-            'torch.load(path, weights_only=False)["state_dict"]}, "weights.pt")'
-        ) from error
-    except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
-        line = (str(error) or type(error).__name__).splitlines()[0]
-        raise ReservoirError(f"{path} cannot be read ({line}): download it again") from error
-
-
-def weights_of(checkpoint: Any, path: Path) -> dict[str, Tensor]:
-    """The weights in a checkpoint, without prefixes and buffers of the normalisation."""
-    if isinstance(checkpoint, Mapping):
-        checkpoint = next((checkpoint[p] for p in PLACES if p in checkpoint), checkpoint)
-    tensors = {}
-    if isinstance(checkpoint, Mapping):
-        tensors = {n: t for n, t in checkpoint.items() if isinstance(t, Tensor)}
-    if not tensors:
-        raise ReservoirError(
-            f"{path} holds no weights, neither itself nor under {', '.join(PLACES)}: use a file "
-            'saved as {"state_dict": net.state_dict()}'
-        )
+def plain(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights without prefixes, buffers of the normalisation, and weight normalisation."""
     for prefix in PREFIXES * 2:  # module.model. and model.module.
-        if all(name.startswith(prefix) or name in NORMALISATION for name in tensors):
-            tensors = {name.removeprefix(prefix): t for name, t in tensors.items()}
-    tensors = {name: t for name, t in tensors.items() if name not in NORMALISATION}
-    return fold_weight_norm(tensors)
+        if all(name.startswith(prefix) or name in NORMALISATION for name in weights):
+            weights = {name.removeprefix(prefix): t for name, t in weights.items()}
+    return fold_weight_norm({n: t for n, t in weights.items() if n not in NORMALISATION})
 
 
 def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -89,7 +49,7 @@ def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return folded
 
 
-def fill(net: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+def fill(net: nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> None:
     """Load weights; everything must fit except counters that old versions of torch had not."""
     wanted = net.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}

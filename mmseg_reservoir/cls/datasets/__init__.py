@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
-from ...options import choose, construct
+from ...options import Options, pick, register
 from .base import DomainSet, LabelledImages
 from .ccc import CCC
 from .cifar_c import CifarC
@@ -17,45 +15,35 @@ from .domainnet import DomainNet126, domainnet_source
 from .imagenet_c import ImageNetC
 from .pacs import PACS
 
-DATASETS: dict[str, Callable[..., DomainSet | CCC]] = {
-    "cifar10c": partial(CifarC, classes=10),
-    "cifar100c": partial(CifarC, classes=100),
-    "imagenetc": ImageNetC,
-    "ccc": CCC,
-    "domainnet126": DomainNet126,
-    "pacs": PACS,
-    "digits": corrupted_digits,
-}
-"""By the names that tools/check_dataset.py knows too, but for the digits, which are not on disk."""
+# By the names that tools/check_dataset.py knows too, but for the digits, which are not on disk.
+register("data", "cifar10c")(partial(CifarC, classes=10))
+register("data", "cifar100c")(partial(CifarC, classes=100))
+register("data", "imagenetc")(ImageNetC)
+register("data", "ccc")(CCC)
+register("data", "domainnet126")(DomainNet126)
+register("data", "pacs")(PACS)
+register("data", "digits")(corrupted_digits)
 
-SOURCES: dict[str, Callable[..., LabelledImages]] = {
-    "cifar10": partial(cifar, classes=10),
-    "cifar100": partial(cifar, classes=100),
-    "image_folder": image_folder,
-    "domainnet126": domainnet_source,
-    "digits": digits,
-}
+register("source", "cifar10")(partial(cifar, classes=10))
+register("source", "cifar100")(partial(cifar, classes=100))
+register("source", "image_folder")(image_folder)
+register("source", "domainnet126")(domainnet_source)
+register("source", "digits")(digits)
 
 
-def build_dataset(options: Mapping[str, Any]) -> DomainSet | CCC:
+def build_dataset(options: Options) -> DomainSet | CCC:
     """The data set that ``dict(type="cifar10c", root=..., severity=5)`` describes."""
-    options = dict(options)
-    make = choose(options.pop("type", ""), DATASETS, "data set")
-    return construct(make, options, "dataset")
+    return pick("data", options, "data").make()
 
 
-def build_source(options: Mapping[str, Any]) -> LabelledImages:
+def build_source(options: Options) -> LabelledImages:
     """The clean images that ``dict(type="cifar10", root=...)`` describes."""
-    options = dict(options)
-    make = choose(options.pop("type", ""), SOURCES, "source")
-    return construct(make, options, "source")
+    return pick("source", options, "source_images").make()
 
 
 __all__ = [
     "CCC",
-    "DATASETS",
     "PACS",
-    "SOURCES",
     "CifarC",
     "Corrupted",
     "DomainNet126",

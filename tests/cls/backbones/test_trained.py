@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -5,12 +7,9 @@ import torch
 from mmseg_reservoir.cls.backbones import build_backbone, trained
 from mmseg_reservoir.cls.datasets.arrays import ArrayImages
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import read_tensors, shipped
 
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
+README = shipped("checkpoints/README.md").read_text(encoding="utf-8")
 
 
 def bright_or_dark(count=64):
@@ -29,25 +28,41 @@ def test_training_lowers_the_error():
     assert trained.error(net, data) == 0
 
 
-def test_trained_once_then_read_from_the_cache(cache, monkeypatch):
-    calls = []
+@pytest.mark.parametrize("name", trained.NETS)
+def test_the_shipped_weights_are_as_good_as_their_readme_says(name, monkeypatch):
+    monkeypatch.setattr(trained, "train", None)  # nothing is trained at use
+    net = build_backbone({"type": name, "pretrained": True})
+    path = shipped(f"checkpoints/{name}.safetensors")
+    wrong = trained.error(net, trained.digits(train=False))
+    (row,) = (line for line in README.splitlines() if line.startswith(f"| `{path.name}`"))
+    assert f"; {wrong:.1f} % error on clean test digits" in row
+    about = json.loads(read_tensors(path)[1]["about"])
+    assert about["error"] == pytest.approx(wrong, abs=0.01)
+    assert about["recipe"] == {**trained.RECIPES[name], "seed": trained.SEED}
 
-    def train(net, data, **options):
-        calls.append((len(data), options))
-        torch.nn.init.constant_(net.head.bias, 3.0)
 
-    monkeypatch.setattr(trained, "train", train)
-    first = trained.trained_net("digits_convnet", pretrained=True)
-    again = build_backbone({"type": "digits_convnet", "pretrained": True})
-    assert len(calls) == 1
-    assert calls[0][0] == 1597
-    assert (again.head.bias == 3).all()
-    assert all(
-        torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True)
-    )
-    trained.trained_net("digits_convnet", pretrained=True, epochs=1)  # another recipe
-    assert len(calls) == 2
-    assert len(list((cache / "mmseg_reservoir").glob("digits_convnet_*.safetensors"))) == 2
+def test_the_readme_has_every_file():
+    for path in shipped("checkpoints").iterdir():
+        assert path.name == "README.md" or f"| `{path.name}` |" in README
+
+
+def test_a_file_of_ones_own(tmp_path):
+    net = trained.trained_net("digits_convnet", pretrained=True)
+    torch.nn.init.constant_(net.head.bias, 3.0)
+    path = trained.write_net(net, "digits_convnet", tmp_path)
+    again = build_backbone({"type": "digits_convnet", "checkpoint": str(path)})
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", trained.NETS)
+def test_training_starts_from_its_seed(name, monkeypatch):
+    monkeypatch.setattr(trained, "digits", lambda train: bright_or_dark())
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    one, two = (trained.train_net(name, epochs=1) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(one.head.weight, two.head.weight)
+    assert not torch.equal(one.head.weight, trained.trained_net(name).head.weight)
 
 
 def test_random_weights_depend_on_the_seed_alone_and_must_be_asked_for():

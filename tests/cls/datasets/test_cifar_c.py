@@ -84,7 +84,7 @@ def test_options_are_checked(root):
         ReservoirError, match=r"unknown data set 'cifar10'.*did you mean 'cifar10c'"
     ):
         build_dataset(dict(type="cifar10", root=root))
-    with pytest.raises(ReservoirError, match="dataset needs the option 'root'"):
+    with pytest.raises(ReservoirError, match="data needs the option 'root'"):
         build_dataset(dict(type="cifar10c"))
     with pytest.raises(ReservoirError, match="CIFAR-10-C has no domain 'smog'"):
         build_dataset(dict(type="cifar10c", root=root, corruptions=["smog"]))

@@ -1,0 +1,262 @@
+"""From options to objects: the one way, for segmentation and for classification.
+
+First a :class:`Plan`: all options of a run, resolved and checked, while nothing has been read,
+downloaded or computed. Then, with what the task brings (:class:`Workplace`), the pipeline, and only
+then a look at the source images::
+
+    plan = Plan(SEGMENTATION, method="tent", reservoir="stream", seed=0)
+    pipeline = plan.assemble(workplace)
+    calibration = plan.look_at_source(pipeline, workplace)
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from . import lora, prompts  # noqa: F401 (register what may adapt)
+from .becotta import becotta_params  # noqa: F401 (likewise)
+from .core.calibrate import SourceImages
+from .core.calibration import Calibration
+from .core.image_range import ImageRange
+from .core.normalisation import Statistics
+from .core.params import ParamSpace
+from .core.pipeline import AdaptationPipeline, SingleModelPipeline
+from .errors import ReservoirError
+from .methods import AdaptationMethod
+from .methods.optimizers import optimizer_factory, pick_optimizer
+from .options import Choice, Options, parameters_of, pick, table
+from .reservoir_plan import ReservoirPlan
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What differs between the tasks where a user says nothing.
+
+    Args:
+        handles: What a method must be able to adapt to: ``"pixels"`` or ``"images"``.
+        statistics: What BatchNorm normalises by, unless the method has a wish.
+        under: The part of the model that adapts.
+        optimizer: What steps it.
+    """
+
+    handles: str
+    statistics: str
+    under: str
+    optimizer: Options
+
+
+SEGMENTATION = Task(
+    handles="pixels",
+    statistics="running",  # a single image is too little to normalise by
+    under="backbone",
+    optimizer={"type": "Adam", "lr": 7.5e-6},  # the paper's for SegFormer-B5
+)
+CLASSIFICATION = Task(
+    handles="images",
+    statistics="batch",  # as in TENT
+    under="",
+    optimizer={"type": "Adam", "lr": 1e-3},  # the paper's for CIFAR
+)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What a task brings: how to run its model, and where source images come from.
+
+    Args:
+        model: With its weights loaded, on its device, in evaluation mode.
+        forward: ``(model, inputs) -> logits (N, C, *spatial)``.
+        image_range: How the inputs were normalised.
+        source: Batches of source images; None if there are none.
+    """
+
+    model: nn.Module
+    forward: Callable[[nn.Module, Tensor], Tensor]
+    image_range: ImageRange
+    source: SourceImages | None = None
+
+
+class Plan:
+    """The options of a run, resolved and checked.
+
+    Where options stand for a part, the part itself may stand ready made: a method, a router
+    (``reservoir.router``), an encoder (``reservoir.style``), a calibration
+    (``reservoir.calibration``).
+
+    Args:
+        task: ``SEGMENTATION`` or ``CLASSIFICATION``.
+        method: A name, or ``dict(type=name, optimizer=dict(type=..., lr=...), **options)``.
+        params: What adapts: ``dict(type=..., **options)``.
+        statistics: What BatchNorm normalises by: ``"running"``, ``"batch"``, the share of the
+            batch as a number, or ``dict(share=..., per_expert=True)``.
+        reservoir: Options (see ``presets.py``), the name of a preset, or None: the plain method.
+        seed: Of everything random in method, params and router, unless these have their own.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        method: Options | str | AdaptationMethod = "source",
+        params: Options | None = None,
+        statistics: Any = None,
+        reservoir: Options | str | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.seed = seed
+        self._ready = method if isinstance(method, AdaptationMethod) else None
+        self._method = None
+        if self._ready is None:
+            self._method = _MethodPlan(task, method, params, statistics, seed)
+        elif params is not None or statistics is not None:
+            raise ReservoirError(
+                "a method that is ready made has its parameters and statistics already: leave out "
+                "params and statistics"
+            )
+        self._reservoir = None if reservoir is None else ReservoirPlan(reservoir, seed)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options with their values in this run, defaults too, as plain JSON values."""
+        method = {"method": self._ready} if self._method is None else self._method.complete()
+        reservoir = None if self._reservoir is None else self._reservoir.complete()
+        return _plain({"seed": self.seed, **method, "reservoir": reservoir})
+
+    def describe(self) -> str:
+        """The options in a few lines, one per group."""
+        lines = ["options of this run, defaults included:"]
+        for name, value in self.options.items():
+            if name == "reservoir" and value is not None:
+                lines += [f"  reservoir.{group}: {_words(part)}" for group, part in value.items()]
+            else:
+                lines.append(f"  {name}: {_words(value)}")
+        return "\n".join(lines)
+
+    @property
+    def needs_calibration(self) -> bool:
+        """Whether a router waits for styles of the source, and none are in the options."""
+        return self._reservoir is not None and self._reservoir.needs_calibration
+
+    def assemble(self, place: Workplace) -> AdaptationPipeline:
+        """Make the pipeline; no source image is looked at, so mistakes show early."""
+        method = self._ready if self._method is None else self._method.make(place)
+        if self._reservoir is None:
+            return SingleModelPipeline(method)
+        return self._reservoir.make(method, place)
+
+    def look_at_source(self, pipeline: AdaptationPipeline, place: Workplace) -> Calibration | None:
+        """Let the router and then the method learn from source images what they need.
+
+        First the router: a source that shuffles then calibrates it alike for all methods.
+
+        Returns:
+            What the router was fitted to; None if it looks at no styles.
+        """
+        calibration = None
+        if self._reservoir is not None and pipeline.router.needs_style:
+            calibration = self._reservoir.calibrate(pipeline.encoder, place.source)
+            pipeline.router.fit(calibration)
+        # One that came ready made has been prepared by whoever made it.
+        if self._ready is None and pipeline.method.needs_source:
+            name = type(pipeline.method).__name__
+            if place.source is None:
+                raise ReservoirError(
+                    f"{name} learns from source images, beside what a calibration tells: name them"
+                )
+            _logger.info("%s looks at the source images ...", name)
+            pipeline.method.prepare(place.source)
+            # A look must leave no trace, in statistics that follow what they see neither.
+            pipeline.method.space.load(pipeline.method.source)
+        return calibration
+
+
+class _MethodPlan:
+    """The method, what it adapts and what steps it."""
+
+    def __init__(
+        self,
+        task: Task,
+        method: Options | str,
+        params: Options | None,
+        statistics: Any,
+        seed: int,
+    ) -> None:
+        options = {"type": method} if isinstance(method, str) else dict(method)
+        optimizer = options.pop("optimizer", None)
+        self.method = pick("method", options, "method", given=("forward", "space", "optimizer"))
+        _check_task(self.method, task)
+        self.factory = optimizer if callable(optimizer) else None
+        self.optimizer = None
+        has_own = parameters_of(self.method.factory)["optimizer"].default
+        if self.factory is None and (optimizer or has_own is inspect.Parameter.empty):
+            self.optimizer = pick_optimizer(optimizer or task.optimizer)
+            self.factory = optimizer_factory(self.optimizer)
+        self.params = pick("params", params, "params", default="norm_affine", given=("model",))
+        self.defaults = {"seed": seed, "under": task.under}
+        wish = self.method.factory.statistics or task.statistics
+        self.statistics = Statistics.of(statistics, wish)
+
+    def complete(self) -> dict[str, Any]:
+        """All options with their values."""
+        method = self.method.complete(seed=self.defaults["seed"])
+        method["optimizer"] = self.optimizer.complete() if self.optimizer else self.factory
+        params = self.params.complete(**self.defaults)
+        return {"method": method, "params": params, "statistics": vars(self.statistics)}
+
+    def make(self, place: Workplace) -> AdaptationMethod:
+        """The method around the model."""
+        self.statistics.apply(place.model)
+        space = self.params.make(model=place.model, **self.defaults)
+        if not isinstance(space, ParamSpace):
+            space = ParamSpace(place.model, space)
+        self.statistics.carry(space)
+        given = {"forward": partial(place.forward, place.model), "space": space}
+        if self.factory is not None:
+            given["optimizer"] = self.factory
+        method = self.method
+        if method.asks_for("augment"):
+            # Augmentations work on plain images: they have to know how these were normalised.
+            known = {
+                "mean": place.image_range.mean.flatten().tolist(),
+                "std": place.image_range.std.flatten().tolist(),
+            }
+            own = method.options.get("augment") or {}
+            method = replace(method, options={**method.options, "augment": {**known, **own}})
+        return method.make(**given, seed=self.defaults["seed"])
+
+
+def _check_task(method: Choice, task: Task) -> None:
+    if task.handles in method.factory.handles:
+        return
+    kinds = {"pixels": "segmentation", "images": "classification"}
+    near = f"{method.name}_{task.handles}"
+    other = f"use {near!r}" if near in table("method") else "choose another one"
+    raise ReservoirError(
+        f"the method {method.name!r} is for {kinds[method.factory.handles[0]]}, not for "
+        f"{task.handles}: {other}"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; a part that is ready made by its name."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_words(part)}" for name, part in value.items()) or "-"
+    return str(value)

@@ -1,0 +1,26 @@
+"""A classifier as the core wants it: a function from images to logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from ..errors import ReservoirError
+
+
+def classification_forward(net: nn.Module, images: Tensor) -> Tensor:
+    """Logits ``(N, C)``, also of nets that return them inside of something."""
+    output = net(images)
+    if isinstance(output, Mapping):
+        output = output.get("logits")
+    elif isinstance(output, (tuple, list)):
+        output = output[0]
+    output = getattr(output, "logits", output)
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ReservoirError(
+            f"{type(net).__name__} must return logits (N, C), got {what}: wrap it in a module that "
+            "returns them"
+        )
+    return output

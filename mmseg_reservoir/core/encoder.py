@@ -1,0 +1,50 @@
+"""What a style encoder is: a batch of images in, one vector out that tells how they look."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+
+class Encoder(nn.Module, ABC):
+    """Turns a batch into one style vector, always in the same way: nothing in it adapts.
+
+    One of your own needs ``forward`` alone::
+
+        @register("style", "colour")
+        class Colour(Encoder):
+            def forward(self, images: Tensor) -> Tensor:
+                return images.mean(dim=(0, 2, 3))
+    """
+
+    sees: ClassVar[Literal["imagenet", "inputs"]] = "imagenet"
+    """Which images it wants: RGB normalised as for ImageNet's networks, or the model's inputs."""
+
+    @property
+    def groups(self) -> list[int] | None:
+        """Lengths of the blocks of a style vector, one per tap; None if it has none."""
+        return None
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that a style depends on, as plain JSON values.
+
+        Styles are compared only with styles of an encoder that has the same.
+        """
+        return {"encoder": type(self).__name__, "weights": weight_digest(self)}
+
+    @abstractmethod
+    def forward(self, images: Tensor) -> Tensor:
+        """Style vector ``(d,)`` of images ``(N, 3, H, W)``."""
+
+
+def weight_digest(module: nn.Module) -> str:
+    """A checksum of all weights of a module."""
+    digest = hashlib.sha256()
+    for value in module.state_dict().values():
+        # As bytes, since numpy does not know all of torch's types.
+        digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,85 @@
+"""What the values of images mean, said once: how they were normalised, and how to undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import ReservoirError
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and deviation of RGB values in [0, 1], as VGG-19 wants them."""
+
+_SLACK = 1e-3
+_WILD = 1.0
+"""How far beyond [0, 1] values that were normalised may be: resizing and noise overshoot."""
+
+
+class ImageRange:
+    """Knows how images were normalised.
+
+    Args:
+        images: ``"unit"`` for values in [0, 1], ``"imagenet"``, or ``(mean, std)``, each one
+            number or one per channel, for images that were in [0, 1] before.
+        bgr: Whether the channels are in OpenCV's order.
+    """
+
+    def __init__(self, images: str | Sequence, bgr: bool = False) -> None:
+        known = {"unit": (0.0, 1.0), "imagenet": IMAGENET}
+        pair = known.get(images) if isinstance(images, str) else images
+        if pair is None or len(pair) != 2:
+            raise ReservoirError(
+                f'images={images!r}: say "unit" for values in [0, 1], "imagenet", or (mean, std)'
+            )
+        self.unit = images == "unit"
+        self.bgr = bgr
+        self.mean, self.std = (_per_channel(value) for value in pair)
+        wanted = [_per_channel(value) for value in IMAGENET]
+        self._is_imagenet = not bgr and all(
+            torch.allclose(*torch.broadcast_tensors(ours, theirs), rtol=1e-4)
+            for ours, theirs in zip((self.mean, self.std), wanted, strict=True)
+        )
+
+    def to_unit(self, images: Tensor) -> Tensor:
+        """RGB images in [0, 1]."""
+        images = images * self.std.to(images) + self.mean.to(images)
+        return images.flip(1) if self.bgr else images
+
+    def from_unit(self, images: Tensor) -> Tensor:
+        """The inverse of :meth:`to_unit`."""
+        images = images.flip(1) if self.bgr else images
+        return (images - self.mean.to(images)) / self.std.to(images)
+
+    def to_imagenet(self, images: Tensor) -> Tensor:
+        """The images as VGG-19 wants them; those that are so already stay untouched."""
+        if images.ndim != 4 or images.shape[1] != 3:
+            raise ReservoirError(
+                f"images must be (N, 3, H, W) for their style to be looked at, got "
+                f"{tuple(images.shape)}: repeat a grey channel"
+            )
+        if self._is_imagenet:
+            return images
+        mean, std = (_per_channel(value).to(images) for value in IMAGENET)
+        return (self.to_unit(images) - mean) / std
+
+    def check(self, images: Tensor) -> None:
+        """Refuse images that are not in the range that was promised."""
+        low, high = float(images.amin()), float(images.amax())
+        if self.unit and not (low >= -_SLACK and high <= 1 + _SLACK):
+            raise ReservoirError(
+                f'images="unit" promises values in [0, 1], got {low:.3g} to {high:.3g}: divide by '
+                '255, or say images="imagenet" or images=(mean, std) if they are normalised'
+            )
+        plain = self.to_unit(images)
+        low, high = float(plain.amin()), float(plain.amax())
+        if not (low >= -_WILD and high <= 1 + _WILD):
+            raise ReservoirError(
+                f"without their normalisation the images have values from {low:.3g} to "
+                f"{high:.3g} instead of [0, 1]: normalise them as images=... says"
+            )
+
+
+def _per_channel(value: float | Sequence[float]) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float32).reshape(-1, 1, 1)

@@ -1,0 +1,54 @@
+"""What a run says when it is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .comparison import Results
+from .published import published_table, row_of
+from .tables import metric_of, routing_purity, visit_table
+
+_TITLES = {"mIoU": "mIoU by condition and visit", "error": "Error (%) by domain and visit"}
+
+
+def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
+    """The scores, how the routing went, and the run beside its published row.
+
+    Args:
+        results: The content of a ``results.json`` that has been written as complete.
+        warn: Gets one line about each part that cannot be made. None of them is worth more than
+            the run, which must end well whatever a user's ``metafile.yaml`` holds.
+    """
+    texts = []
+    for name, describe in _PARTS.items():
+        try:
+            texts.append(describe(results))
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            warn(f"cannot show {name} ({reason}); results.json is complete all the same")
+    return "\n".join(filter(None, texts))
+
+
+def _scores(results: Results) -> str:
+    visits = results["visits"]
+    return f"{_TITLES[metric_of(visits)]}\n{visit_table(visits)}"
+
+
+def _routing(results: Results) -> str | None:
+    if not results["reservoir"]:
+        return None
+    routes = results["routes"]
+    return f"{routes[-1]['k']} experts, routing purity {routing_purity(routes):.3f}"
+
+
+def _beside_published(results: Results) -> str | None:
+    row = row_of(results)
+    beside = row and published_table(results["visits"], row)
+    return beside and f"beside the published row {row.name!r}\n{beside}"
+
+
+_PARTS: dict[str, Callable[[Results], str | None]] = {
+    "the table of scores": _scores,
+    "the routing": _routing,
+    "the published row": _beside_published,
+}

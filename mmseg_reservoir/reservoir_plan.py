@@ -1,0 +1,137 @@
+"""The options of a reservoir, resolved and checked, and the parts that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from .core import domain_reset, model_style, segment_router, style  # noqa: F401 (register parts)
+from .core.calibrate import SourceImages, calibrate
+from .core.calibration import Calibration
+from .core.pipeline import AdaptationPipeline
+from .core.router import Router
+from .errors import ReservoirError
+from .methods import AdaptationMethod
+from .options import Choice, Options, check_options, parameters_of, pick, suggest, table
+from .presets import with_preset
+
+if TYPE_CHECKING:
+    from .build import Workplace
+
+
+class ReservoirPlan:
+    """Router, encoder and pipeline of a reservoir."""
+
+    PARTS = ("memory", "clustering", "space")
+    """Groups of options for parts of a router; it uses those that its constructor names."""
+
+    def __init__(self, written: Options | str, seed: int) -> None:
+        options = with_preset(written)
+        groups = ("k_max", "style", "calibration", *self.PARTS, "router", "pipeline")
+        for name in options:
+            if name not in groups:
+                valid = suggest(name, ("preset", *groups))
+                raise ReservoirError(f"reservoir has no option {name!r}{valid}")
+        check_options(Router, {"k_max": options.get("k_max", 16)}, "reservoir")
+        self.given = {"k_max": options.get("k_max", 16), "seed": seed}
+        self.router = options["router"]
+        self.parts: dict[str, Choice] = {}
+        if not isinstance(self.router, Router):
+            self._pick_router(options, {} if isinstance(written, str) else written)
+        self.style = options["style"]
+        if not callable(self.style):
+            given = ("model", "forward")
+            self.style = pick("style", self.style, "reservoir.style", default="vgg", given=given)
+        self.calibration = options.get("calibration") or {}
+        if not isinstance(self.calibration, Calibration):
+            given = ("encode", "source")
+            check_options(calibrate, self.calibration, "reservoir.calibration", given)
+        self.pipeline = pick(
+            "pipeline",
+            options["pipeline"],
+            "reservoir.pipeline",
+            default="reservoir",
+            given=("method", "router", "encoder"),
+        )
+        self.make_router()  # what is wrong with values shows now
+
+    def _pick_router(self, options: Options, written: Options) -> None:
+        given = (*self.PARTS, "k_max", "seed")
+        self.router = pick("router", options["router"], "reservoir.router", "style", given)
+        for part in self.PARTS:
+            if self.router.asks_for(part):
+                defaults = {"memory": "reservoir", "clustering": "information", "space": "parts"}
+                where = f"reservoir.{part}"
+                group = options.get(part)
+                if group is not None:
+                    given = ("k_max",)
+                    self.parts[part] = pick(part, group, where, defaults[part], given)
+            elif written.get(part) is not None:
+                users = [n for n, cls in table("router").items() if part in parameters_of(cls)]
+                raise ReservoirError(
+                    f"reservoir.{part} has no effect on the router {self.router.name!r}: leave it "
+                    f"out, or take a router that uses it ({', '.join(users)})"
+                )
+
+    def make_router(self) -> Router:
+        """The router, not fitted yet."""
+        if isinstance(self.router, Router):
+            return self.router
+        parts = {name: part.make(**self.given) for name, part in self.parts.items()}
+        return self.router.make(**parts, **self.given)
+
+    @property
+    def needs_calibration(self) -> bool:
+        """Whether the router waits for styles, and none are in the options."""
+        router = self.router if isinstance(self.router, Router) else self.router.factory
+        has_one = isinstance(self.calibration, Calibration) or self.calibration.get("file")
+        return router.needs_style and not has_one
+
+    def complete(self) -> dict[str, Any]:
+        """All options with their values."""
+        found: dict[str, Any] = {"k_max": self.given["k_max"]}
+        for name in ("style", "calibration", "router", "pipeline"):
+            part = getattr(self, name)
+            found[name] = part.complete(**self.given) if isinstance(part, Choice) else part
+        parts = {name: part.complete(**self.given) for name, part in self.parts.items()}
+        return found | parts
+
+    def make(self, method: AdaptationMethod, place: Workplace) -> AdaptationPipeline:
+        """The pipeline around a method, its router not fitted yet."""
+        router = self.make_router()
+        encoder = self._make_encoder(place) if router.needs_style else None
+        return self.pipeline.make(method=method, router=router, encoder=encoder)
+
+    def _make_encoder(self, place: Workplace) -> Callable[[Tensor], Tensor]:
+        encoder = self.style
+        if isinstance(encoder, Choice):
+            encoder = encoder.make(model=place.model, forward=place.forward)
+        if getattr(encoder, "sees", "inputs") == "inputs":
+            return encoder
+        return _Shown(encoder, place.image_range.to_imagenet)
+
+    def calibrate(
+        self, encode: Callable[[Tensor], Tensor], source: SourceImages | None
+    ) -> Calibration:
+        """What the source looks like."""
+        if isinstance(self.calibration, Calibration):
+            return self.calibration
+        return calibrate(encode, source, **self.calibration)
+
+
+class _Shown:
+    """An encoder behind the conversion of inputs to what it wants to see."""
+
+    def __init__(self, encoder: Any, convert: Callable[[Tensor], Tensor]) -> None:
+        self.encoder = encoder
+        self.convert = convert
+        self.fingerprint = encoder.fingerprint
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return self.encoder(self.convert(inputs))
+
+    @property
+    def groups(self) -> list[int] | None:
+        return self.encoder.groups

@@ -1,0 +1,393 @@
+"""One way from options to objects, for both tasks."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+from small_net import make_classifier, make_method, make_net
+from small_vit import make_vit
+
+from mmseg_reservoir.build import CLASSIFICATION, SEGMENTATION, Plan, Workplace
+from mmseg_reservoir.core import Calibration, DomainResetPipeline, ImageRange, OracleRouter
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.methods import Source, Tent
+from mmseg_reservoir.options import find, table
+from mmseg_reservoir.presets import PRESETS
+
+SEEDED = {"weights": "seeded", "size": (8, 8)}
+TASKS = {
+    "segmentation": (SEGMENTATION, make_net),
+    "classification": (CLASSIFICATION, make_classifier),
+}
+both_tasks = pytest.mark.parametrize("task", TASKS)
+
+
+def call(model, inputs):
+    return model(inputs)
+
+
+def source_batches(count=60):
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randn(2, 3, 8, 8, generator=generator) for _ in range(count)]
+
+
+def assemble(task="segmentation", model=None, source=None, **options):
+    """Build as a run does; the part that adapts is not called backbone here."""
+    kind, make = TASKS[task]
+    model = make() if model is None else model
+    if not isinstance(options.get("method"), Tent):
+        options["params"] = {"under": "", **options.get("params", {})}
+    plan = Plan(kind, **options)
+    place = Workplace(model, call, ImageRange("imagenet"), source or source_batches())
+    pipeline = plan.assemble(place)
+    plan.look_at_source(pipeline, place)
+    return pipeline
+
+
+def with_reservoir(**options):
+    style = {**SEEDED, **options.pop("style", {})}
+    return assemble(method=make_method(), reservoir={"style": style, **options})
+
+
+# The plan: everything is told before anything is done.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "tant"}, r"unknown adaptation method 'tant' .*did you mean 'tent'"),
+        ({"method": {"lr": 1}}, "method has no type"),
+        ({"method": {"type": "tent", "learning_rate": 1}}, "method has no option 'learning_rate'"),
+        ({"method": {"type": "eta", "margin": "wide"}}, "method.margin must be of type float"),
+        ({"method": {"type": "tent", "optimizer": {"type": "Adan"}}}, "unknown optimizer 'Adan'"),
+        ({"method": {"type": "tent", "optimizer": {"rl": 1}}}, "method.optimizer .* 'rl'"),
+        ({"method": {"type": "tent", "optimizer": {"lr": -1}}}, "method.optimizer: Adam .* -1"),
+        ({"method": {"type": "tent", "optimizer": {"lr": "fast"}}}, "method.optimizer"),
+        ({"params": {"type": "layers"}}, "unknown params.type 'layers'.*norm_affine"),
+        ({"params": {"type": "lora", "rang": 2}}, "params has no option 'rang' .*mean 'rank'"),
+        ({"statistics": "bach"}, "statistics cannot be 'bach'"),
+        ({"reservoir": True}, "options or a preset's name, got True"),
+        ({"reservoir": {"preset": "papre"}}, "unknown preset 'papre' .*did you mean 'paper'"),
+        ({"reservoir": {"kmax": 3}}, "reservoir has no option 'kmax' .*did you mean 'k_max'"),
+        ({"reservoir": {"k_max": "many"}}, "k_max must be"),
+        ({"reservoir": {"k_max": 0}}, "K_max >= 1 expert, got 0"),
+        ({"reservoir": {"memory": {"type": "lifo"}}}, "unknown memory 'lifo'.*fifo"),
+        ({"reservoir": {"memory": {"capacty": 3}}}, "reservoir.memory .*did you mean 'capacity'"),
+        ({"reservoir": {"memory": {"capacity": -5}}}, "capacity M >= 1, got -5"),
+        ({"reservoir": {"clustering": {"type": "dbscan"}}}, "unknown clustering 'dbscan'"),
+        ({"reservoir": {"clustering": {"type": "kmeans", "lr": 1}}}, "clustering has no option"),
+        ({"reservoir": {"clustering": {"distance": "l1"}}}, "unknown distance 'l1'"),
+        ({"reservoir": {"router": {"type": "random"}}}, "unknown router 'random'"),
+        ({"reservoir": {"router": {"quantile": 2.0}}}, r"quantile q of tau must lie in \(0, 1\]"),
+        ({"reservoir": {"router": {"assign": "befor"}}}, "router.assign must be one of before"),
+        ({"reservoir": {"pipeline": {"type": "single"}}}, "unknown pipeline 'single'"),
+        ({"reservoir": {"pipeline": {"init": "top5"}}}, "unknown initialisation of .*'top5'.*top3"),
+        ({"reservoir": {"pipeline": {"predict": "now"}}}, "pipeline.predict must be one of"),
+        ({"reservoir": {"style": {"statistic": "median"}}}, "unknown style statistic 'median'"),
+        ({"reservoir": {"style": {"wieghts": "x"}}}, "reservoir.style .*did you mean 'weights'"),
+        ({"reservoir": {"calibration": {"quantile": 1}}}, "calibration has no option 'quantile'"),
+        ({"reservoir": {"preset": "stream", "space": {"var": []}}}, "space has no option 'var'"),
+        (
+            {"reservoir": {"preset": "stream", "memory": {"capacity": -5}}},
+            "memory has no effect .*'segment'",
+        ),
+        (
+            {"reservoir": {"preset": "stream", "clustering": {"type": "x"}}},
+            "clustering has no effect",
+        ),
+        (
+            {"reservoir": {"space": {"all": ["whiten"]}}},
+            r"space has no effect .*'style'.*\(segment\)",
+        ),
+    ],
+)
+@both_tasks
+def test_mistakes_are_told_before_anything_is_done(task, options, message):
+    with pytest.raises(ReservoirError, match=message):
+        Plan(TASKS[task][0], **{"method": "tent", **options})
+
+
+def test_a_method_for_the_other_task_is_refused():
+    with pytest.raises(ReservoirError, match=r"'cotta' is for segmentation.*use 'cotta_images'"):
+        Plan(CLASSIFICATION, "cotta")
+    with pytest.raises(ReservoirError, match="'rotta' is for classification, not for pixels"):
+        Plan(SEGMENTATION, "rotta")
+
+
+def test_resolved_options_are_plain_and_hold_every_default():
+    plan = Plan(SEGMENTATION, {"type": "cotta", "restore": 0.5}, reservoir="stream", seed=7)
+    options = json.loads(json.dumps(plan.options))
+    assert options["seed"] == options["method"]["seed"] == 7
+    assert options["method"]["restore"] == 0.5
+    assert options["method"]["confidence"] == 0.69
+    assert options["method"]["optimizer"]["lr"] == 7.5e-6
+    assert options["params"] == {
+        "type": "norm_affine",
+        "under": "backbone",
+        "types": ["LayerNorm", "BatchNorm", "GroupNorm"],
+        "skip": [],
+    }
+    assert options["statistics"] == {"share": 0.0, "per_expert": False}
+    assert options["reservoir"]["router"]["patience"] == 10.0
+    assert options["reservoir"]["space"]["mean"] == ["standardise", "squash"]
+    assert "reservoir.router: type=segment, run=4" in plan.describe()
+    assert Plan(CLASSIFICATION, "tent").options["reservoir"] is None
+    assert Plan(CLASSIFICATION, "tent").options["method"]["optimizer"]["lr"] == 1e-3
+
+
+def test_the_tasks_differ_in_their_defaults_alone():
+    one, other = Plan(SEGMENTATION, "tent").options, Plan(CLASSIFICATION, "tent").options
+    assert one.pop("statistics") != other.pop("statistics")
+    assert one.pop("params") != other.pop("params")
+    assert one["method"].pop("optimizer") != other["method"].pop("optimizer")
+    assert one == other
+
+
+# What is made.
+
+
+@both_tasks
+def test_builds_the_method_over_the_selected_parameters(task):
+    optimizer = {"type": "SGD", "lr": 0.25}
+    method = assemble(task, method={"type": "tent", "optimizer": optimizer}).method
+    assert type(method) is Tent
+    assert type(method.optimizer) is torch.optim.SGD
+    assert method.optimizer.param_groups[0]["lr"] == 0.25
+    assert all(name.endswith(("weight", "bias")) for name in method.space.names)
+    everything = assemble(task, method="tent", params={"type": "all"}).method.space
+    assert len(everything) == sum(p.numel() for p in TASKS[task][1]().parameters())
+    own = assemble(task, method={"type": "tent", "optimizer": partial(torch.optim.Adam, lr=2.0)})
+    assert own.method.optimizer.param_groups[0]["lr"] == 2.0
+    assert type(assemble(task, method="source").method) is Source
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "wish", "kept"),
+    [
+        ("classification", "source", None, True),
+        ("classification", "norm", None, False),
+        ("classification", "tent", None, False),
+        ("classification", "tent", "running", True),
+        ("classification", "rotta", None, True),
+        ("segmentation", "tent", None, True),
+        ("segmentation", "tent", "batch", False),
+        ("segmentation", "norm", None, False),
+    ],
+)
+def test_method_task_and_user_say_what_batch_normalisation_goes_by(task, method, wish, kept):
+    net = TASKS[task][1]()
+    assemble(task, net, method=method, statistics=wish)
+    assert (net[4].running_mean is not None) == kept
+
+
+@both_tasks
+def test_blended_statistics_of_every_expert(task, stream):
+    options = {"style": SEEDED, "router": {"quantile": 0.9}}
+    pipeline = assemble(
+        task, method="tent", statistics={"share": 0.1, "per_expert": True}, reservoir=options
+    )
+    for images in stream:
+        pipeline.step(images)
+    experts = pipeline.reservoir.experts
+    assert len(experts) > 1
+    names = pipeline.method.space.names
+    assert names[-2:] == ["4.running_mean", "4.running_var"]
+    carried = experts[:, pipeline.method.space.adapting :]
+    assert not torch.allclose(carried[0], carried[1])
+
+
+@both_tasks
+def test_the_router_learns_from_the_source_before_the_method(task, monkeypatch):
+    looked = []
+
+    class Source(list):
+        def __iter__(self):
+            looked.append("pass")
+            return super().__iter__()
+
+    original = find("method", "eata").prepare
+
+    def prepare(self, source):
+        looked.append("method")
+        original(self, source)
+
+    monkeypatch.setattr(find("method", "eata"), "prepare", prepare)
+    assemble(task, source=Source(source_batches()), method="eata", reservoir={"style": SEEDED})
+    assert looked == ["pass", "method", "pass"]
+
+
+def test_seeds_reach_method_params_and_router_unless_these_have_their_own():
+    options = {"reservoir": {"style": SEEDED, "memory": {"type": "fifo"}}}
+
+    def made(run, **own):
+        method = {"type": "rotta", **own}
+        pipeline = assemble("classification", method=method, seed=run, **options)
+        return (
+            pipeline.method.generator.initial_seed(),
+            pipeline.router.memory._generator.initial_seed(),
+        )
+
+    assert made(5) == (5, 5)
+    assert made(5, seed=2) == (2, 5)
+
+    def prompts(run, **own):
+        params = {"type": "prompt", **own}
+        return assemble("classification", make_vit(), method="tent", params=params, seed=run)
+
+    assert torch.equal(prompts(5).source, prompts(0, seed=5).source)
+    assert not torch.equal(prompts(5).source, prompts(2).source)
+
+
+def test_augmentations_know_how_the_images_were_normalised():
+    augment = assemble("classification", method="rotta").method.augment
+    assert augment.mean.flatten().tolist() == pytest.approx([0.485, 0.456, 0.406])
+    own = assemble("classification", method={"type": "rotta", "augment": {"mean": 0.1}})
+    assert own.method.augment.mean.flatten().tolist() == pytest.approx([0.1])
+    assert own.method.augment.std.flatten().tolist() == pytest.approx([0.229, 0.224, 0.225])
+
+
+def test_parts_may_be_ready_made(stream):
+    method, router = make_method(), OracleRouter(k_max=5)
+    pipeline = assemble(method=method, reservoir={"router": router})
+    assert (pipeline.method, pipeline.router) == (method, router)
+    with pytest.raises(ReservoirError, match="leave out params and statistics"):
+        Plan(SEGMENTATION, method, statistics="batch")
+
+    def brightness(images):
+        return images.mean(dim=(2, 3)).mean(dim=0)
+
+    styles = torch.stack([brightness(images) for images in source_batches()])
+    reservoir = {"style": brightness, "calibration": Calibration(styles)}
+    pipeline = assemble(method=make_method(), source=[], reservoir=reservoir)
+    assert pipeline.router.tau == pytest.approx(Calibration(styles).threshold())
+    assert pipeline.step(stream[1]).k == 2
+
+
+# Presets and ablations.
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_runs(stream, preset):
+    pipeline = with_reservoir(preset=preset)
+    for x in stream:
+        outcome = pipeline.step(x)
+    assert torch.isfinite(outcome.logits).all()
+    assert outcome.k > 1
+
+
+def test_presets_differ_where_the_paper_and_its_code_differ():
+    paper, published = with_reservoir(preset="paper"), with_reservoir(preset="published_code")
+    assert paper.router.clustering.temperature == pytest.approx(320**0.5)
+    assert published.router.clustering.temperature == 1
+    assert (paper.predict_after, published.predict_after) == (True, False)
+    assert type(paper.router.memory) is find("memory", "reservoir")
+    assert type(published.router.memory) is find("memory", "published")
+    assert paper.init is find("init", "mi_fresh")
+    assert published.init is find("init", "mi")
+
+
+def followed(stream, **options):
+    """What comes of a stream that alternates between two styles, three times over."""
+    pipeline = with_reservoir(**options)
+    trace = []
+    for i, x in enumerate([*stream] * 3):
+        outcome = pipeline.step(x, domain="ab"[i % 2])
+        trace += [outcome.k, outcome.route.weights, outcome.logits]
+    state = pipeline.state_dict()
+    return trace, state
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+# Every one beside what it differs from: a default that is another option is named.
+ABLATIONS = [
+    *({"memory": {"type": kind, "capacity": 4}} for kind in ("fifo", "replace", "none")),
+    {"memory": {"capacity": 1}},
+    {"memory": {"source_styles": 3, "capacity": 4}},
+    *({"clustering": {"type": kind}} for kind in ("sinkhorn", "kmeans")),
+    *({"clustering": {"distance": kind}} for kind in ("cosine", "kl")),
+    {"clustering": {"temperature": "sqrt_d"}},
+    {"clustering": {"lr": 0.1}},
+    {"clustering": {"weight_decay": 0.5}},
+    {"clustering": {"decay_towards": "zero"}},
+    *({"pipeline": {"init": kind}} for kind in ("mi_fresh", "top3", "source")),
+    {"pipeline": {"ensemble": False}},
+    {"pipeline": {"predict": "after"}},
+    {"pipeline": {"progressive": True}},
+    {"pipeline": {"one_hot": 0.5}},
+    {"pipeline": {"type": "reset"}},
+    {"router": {"quantile": 0.2}},
+    {"router": {"assign": "after"}},
+    {"router": {"learn_from": "memory"}},
+    {"router": {"type": "oracle"}},
+    {"router": {"type": "segment"}},
+    {"k_max": 2},
+    *({"style": {"statistic": kind}} for kind in ("mean", "var", "mean_var", "gram")),
+    {"style": {"taps": [0]}},
+]
+BASE = {
+    # Small enough to be full, and two centroids that compete: or options would have no effect.
+    "memory": {"type": "reservoir", "capacity": 4},
+    "clustering": {"type": "information", "temperature": 3.0},
+    "router": {"type": "style", "quantile": 0.9},
+}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    torch.manual_seed(1)
+    stream = [torch.randn(2, 3, 8, 8) * (1 if i % 2 else 6) + 3 * (i % 2) for i in range(8)]
+    return stream, followed(stream, **BASE)
+
+
+@pytest.mark.parametrize("options", ABLATIONS, ids=str)
+def test_every_ablation_is_one_option_and_has_an_effect(plain, options):
+    stream, expected = plain
+    merged = {**BASE}
+    if options.get("router", {}).get("type", "style") != "style":
+        merged = {}
+    for group, value in options.items():
+        base = merged.get(group, {})
+        keep = isinstance(value, dict) and value.get("type", base.get("type")) == base.get("type")
+        merged[group] = {**base, **value} if keep else value
+    trace, state = followed(stream, **merged)
+    assert all(torch.isfinite(logits).all() for logits in trace[2::3])
+    assert not same([trace, state], list(expected))
+
+
+def test_reset_pipeline_starts_anew_in_every_domain(stream):
+    pipeline = with_reservoir(pipeline={"type": "reset"}, router={"quantile": 0.9})
+    assert isinstance(pipeline, DomainResetPipeline)
+    source = pipeline.method.space.snapshot()
+    starts = []
+    adapt = pipeline.method.adapt
+
+    def spy(inputs):
+        starts.append(torch.equal(pipeline.method.space.snapshot(), source))
+        return adapt(inputs)
+
+    pipeline.method.adapt = spy
+    indices = [pipeline.step(x).route.index for x in [*stream[::2], *stream[1::2]]]
+    changed = [a != b for a, b in zip([0, *indices], indices, strict=False)]
+    assert starts == [c or i == 0 for i, c in enumerate(changed)]
+    assert sum(starts) < len(starts)
+
+
+def test_every_registered_part_is_an_ablation_or_the_default():
+    def chosen(group, option="type"):
+        default = {"memory": "reservoir", "clustering": "information", "pipeline": "reservoir"}
+        found = {a[group][option] for a in ABLATIONS if option in a.get(group, {})}
+        return found | {default.get(group)}
+
+    assert set(table("memory")) - chosen("memory") == {"published"}  # a preset's
+    assert set(table("clustering")) == chosen("clustering")
+    assert {"mi", *chosen("pipeline", "init")} - {"reservoir"} == set(table("init"))
