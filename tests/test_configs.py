@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 
 import mmseg_reservoir.seg  # noqa: F401 (registers what the configs name)
 from mmseg_reservoir.core import ParamSpace, norm_affine
-from mmseg_reservoir.methods import find_method
 from mmseg_reservoir.presets import with_preset
+from mmseg_reservoir.seg.adaptation_hook import make_plan
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 LEAVES = sorted(
@@ -34,7 +34,7 @@ def test_leaf_is_complete_and_short(path):
         "ProgressHook",
         "ResultsHook",
     ]
-    find_method(cfg.method.type)
+    make_plan(cfg, seed=0)
     assert bool(cfg.get("reservoir")) == ("reservoir" in path.stem or "oracle" in path.stem)
     assert len(path.read_text().splitlines()) < 25
 
@@ -46,12 +46,13 @@ def test_acdc_is_the_papers_protocol():
     assert cfg.test_pipeline[1] == dict(type="Resize", scale=(960, 540), keep_ratio=True)
     assert cfg.model.test_cfg.mode == "whole"
     assert cfg.reservoir.preset == "stream"
-    assert cfg.reservoir.k_max == 16
+    assert cfg.reservoir.style.weights == "torchvision"
     assert cfg.source_images.num_images == 2000
     cfg.reservoir.preset = "published_code"
     published = with_preset(cfg.reservoir)
+    assert published["k_max"] == 16
     assert published["memory"]["capacity"] == 1024
-    assert published["calibration"]["quantile"] == 0.999
+    assert published["router"]["quantile"] == 0.999
     assert published["clustering"]["lr"] == 1e-4
     assert published["style"]["statistic"] == "logvar"
 

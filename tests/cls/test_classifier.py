@@ -11,7 +11,15 @@ from elsewhere import sent
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from mmseg_reservoir.cls import AdaptiveClassifier, classifier
+from mmseg_reservoir.cls import (
+    AdaptiveClassifier,
+    SourceBatches,
+    build_backbone,
+    build_dataset,
+    build_source,
+    build_stream,
+    classifier,
+)
 from mmseg_reservoir.core import Calibration, OracleRouter, ParamSpace, norm_affine
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Tent
@@ -64,7 +72,7 @@ def test_finds_domains_and_recognises_them():
 def test_labels_beside_the_images_are_ignored_and_small_batches_left_out():
     labelled = [(images, torch.zeros(8)) for images in SOURCE] + [(SOURCE[0][:3], torch.zeros(3))]
     one = adaptive(reservoir=SEEDED, source=SOURCE)
-    other = adaptive(reservoir=SEEDED, source=labelled)
+    other = adaptive(reservoir=SEEDED, source=labelled, batch_size=8)
     assert torch.equal(one.calibration.styles, other.calibration.styles)
     assert one.pipeline.router.tau == other.pipeline.router.tau
     other(DARK[0][:3])  # an incomplete batch opens no domain
@@ -344,14 +352,14 @@ def test_black_images_are_not_learned_from(preset):
 
 def test_eata_updates_on_ten_classes_by_default():
     """The documentation's example: ImageNet's constants made one update in 120 batches."""
-    torch.manual_seed(0)
-    net = make_net()
-    net[-1] = nn.Linear(8, 10)
-    net[-1].weight.data *= 30  # sure of itself, as a trained net is
-    model = AdaptiveClassifier(net, method="eata", source=SOURCE)
-    for colours in torch.rand(30, 8, 3, 1, 1).split(1):
-        model(colours[0].expand(8, 3, 16, 16) * 0.9 + 0.1 * BRIGHT[0])
-    assert model.method.counts["updates"] > 20
+    net = build_backbone({"type": "digits_convnet", "pretrained": True})
+    data = build_dataset({"type": "digits", "corruptions": ["fog"], "severity": 3})
+    source = SourceBatches(build_source({"type": "digits"}), batch_size=50, count=200)
+    model = AdaptiveClassifier(net, method="eata", source=source)
+    stream = build_stream({"type": "csc", "rounds": 5, "batch_size": 50}, data)
+    for batch in stream:
+        model(batch.images)
+    assert model.method.counts["updates"] == len(stream) == 20
 
 
 def test_parts_may_be_ready_made():

@@ -26,6 +26,8 @@ from mmseg_reservoir.methods import (
 from mmseg_reservoir.options import find, register, table
 from mmseg_reservoir.prompts import prompt_space
 
+PER_EXPERT = dict(share=0.2, per_expert=True)
+
 
 @pytest.fixture
 def toy():
@@ -78,7 +80,10 @@ def test_adapts_inside_no_grad(stream):
 
 
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
-def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(stream, caplog, broken):
+@pytest.mark.parametrize("statistics", ["running", PER_EXPERT])
+def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(
+    stream, caplog, broken, statistics
+):
     class Broken(Tent):
         def loss(self, inputs):
             logits, loss = super().loss(inputs)
@@ -86,7 +91,7 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(stream, capl
                 return logits, loss * float("nan")
             return logits, (loss - loss.detach()).abs().sqrt()  # zero, with infinite slope
 
-    method = make_method(Broken)
+    method = make_method(Broken, statistics=statistics)
     before = method.space.snapshot()
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -95,9 +100,6 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(stream, capl
     assert method.domain_state() == {"optimizer": {}}
     assert method.counts == {"updates": 0, "skipped": 0, "not_finite": 2}
     assert f"the {broken} is not finite (2 so far)" in caplog.text
-
-
-PER_EXPERT = dict(share=0.2, per_expert=True)
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,7 @@ def test_a_net_without_batch_normalisation_has_nothing_to_carry():
 def test_other_statistics_leave_nothing_to_start_from():
     net = make_classifier()
     use_batch_statistics(net)
-    with pytest.raises(
-        ReservoirError, match=r'but 4 keeps none: .* statistics="batch"'
-    ):
+    with pytest.raises(ReservoirError, match=r'but 4 keeps none: .* statistics="batch"'):
         RobustNorms(ParamSpace(net, norm_affine(net)), 0.5)
     net = make_classifier()
     Statistics(0.1).apply(net)

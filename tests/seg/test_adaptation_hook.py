@@ -3,18 +3,24 @@ import json
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.registry import MODELS
 from mmengine.runner import Runner
-from stream_run import TINY, run, seeded_reservoir
+from mmseg.models import SegDataPreProcessor
+from stream_run import TINY, data_options, run, seeded_reservoir
 
-from mmseg_reservoir.core import Calibration
-from mmseg_reservoir.methods import METHODS, AdaptationMethod, register_method
-from mmseg_reservoir.seg import AdaptiveSegmentor
+from mmseg_reservoir.core import Calibration, OracleRouter, StyleEncoder
+from mmseg_reservoir.methods import AdaptationMethod
+from mmseg_reservoir.options import register, table
+from mmseg_reservoir.seg import AdaptationHook, AdaptiveSegmentor
+from mmseg_reservoir.seg.adaptation_hook import image_range
 from tools import test_tta
+
+WEIGHTS = TINY.parents[1] / "checkpoints" / "segformer_tiny_minicity.safetensors"
 
 
 @pytest.fixture
 def toy():
-    @register_method("toy")
+    @register("method", "toy")
     class Sharpen(AdaptationMethod):
         """Cross-entropy with the model's own hard labels."""
 
@@ -23,7 +29,7 @@ def toy():
             return logits, torch.nn.functional.cross_entropy(logits, logits.argmax(1))
 
     yield
-    del METHODS["toy"]
+    del table("method")["toy"]
 
 
 def test_a_new_method_gets_segmentation_and_the_reservoir_for_free(toy, minicity, tmp_path):
@@ -46,12 +52,33 @@ def test_style_from_the_models_own_layers(minicity, tmp_path):
     config.write_text(
         f"_base_ = {str(TINY / 'segformer-tiny_tent.py')!r}\n"
         "reservoir = dict(style=dict(type='model', taps=['backbone.layers.0.2']),\n"
-        f"    calibration=dict(quantile=0.5, cache={str(tmp_path / 'cache')!r}))\n"
+        f"    router=dict(quantile=0.5), calibration=dict(cache={str(tmp_path / 'cache')!r}))\n"
     )
     results = run(config, minicity, tmp_path)
     assert results["routes"][-1]["k"] > 1
     styles = Calibration.load(tmp_path / "calibration.safetensors").styles
     assert styles.shape == (8, 24)
+
+
+def test_style_of_the_model_with_the_segment_router_runs_again_from_the_cache(minicity, tmp_path):
+    options = [
+        "reservoir.style.type=model",
+        "reservoir.style.taps=[backbone.layers.0.2]",
+        "reservoir.style.statistic=mean_var",
+        f"reservoir.calibration.cache={tmp_path / 'cache'}",
+    ]
+    name = "segformer-tiny_tent_reservoir"
+    first, again = (run(name, minicity, tmp_path / n, *options) for n in "ab")
+    assert first["tau"] == again["tau"]
+
+
+def test_a_tap_that_returns_no_map_is_named(minicity, tmp_path, capfd):
+    command = [str(TINY / "segformer-tiny_tent_reservoir.py"), "--random-weights", "--cfg-options"]
+    options = ["reservoir.style.type=model", "reservoir.style.taps=[backbone]"]
+    options += [f"work_dir={tmp_path}", f"reservoir.calibration.cache={tmp_path}"]
+    assert test_tta.main([*command, *data_options(minicity), *options]) == 2
+    assert "backbone" in (error := capfd.readouterr().err)
+    assert len(error.strip().splitlines()) == 1
 
 
 def test_oracle_router_needs_no_source_images(minicity, tmp_path):
@@ -107,7 +134,6 @@ def test_other_models_are_refused(minicity, tmp_path, capfd):
         "model = dict(_delete_=True, type='mmengine.ToyModel')\n"
     )
     from mmengine.model import BaseModel
-    from mmengine.registry import MODELS
 
     class ToyModel(BaseModel):
         def forward(self, *args, **kwargs):
@@ -116,4 +142,163 @@ def test_other_models_are_refused(minicity, tmp_path, capfd):
     MODELS.register_module(module=ToyModel, force=True)
     command = [str(config), "--random-weights", f"--work-dir={tmp_path}", "--cfg-options"]
     assert test_tta.main([*command, f"test_dataloader.dataset.data_root={minicity}"]) == 2
-    assert "needs an mmseg EncoderDecoder, the model is a ToyModel" in capfd.readouterr().err
+    assert "the model, ToyModel, has no test_cfg, decode_head" in capfd.readouterr().err
+
+
+def tiny_runner(minicity, tmp_path, **changes):
+    """A runner of one round over fog and night, with random weights."""
+    cfg = Config.fromfile(TINY / "segformer-tiny_tent.py")
+    cfg.merge_from_dict(
+        {
+            "test_dataloader.dataset.data_root": str(minicity),
+            "source_images.data_root": f"{minicity}/rgb_anon/clear/train",
+            "test_cfg.rounds": 1,
+            "test_cfg.domains": ["fog", "night"],
+            **changes,
+        }
+    )
+    cfg.load_from, cfg.work_dir = None, str(tmp_path)
+    return cfg
+
+
+def test_a_subclass_of_the_wrapper_takes_its_place(minicity, tmp_path):
+    seen = []
+
+    @MODELS.register_module(force=True)
+    class CountingSegmentor(AdaptiveSegmentor):
+        def forward(self, *args, **kwargs):
+            seen.append(self.pipeline.method.space.names[0])
+            return super().forward(*args, **kwargs)
+
+    cfg = tiny_runner(minicity, tmp_path)
+    for hook in cfg.custom_hooks:
+        if hook["type"] == "AdaptationHook":
+            hook["wrapper"] = dict(type="CountingSegmentor")
+    Runner.from_cfg(cfg).test()
+    assert len(seen) == 6
+
+
+def test_router_and_encoder_may_be_ready_made(minicity, tmp_path):
+    cfg = tiny_runner(minicity, tmp_path)
+    cfg.custom_hooks = [h for h in cfg.custom_hooks if h["type"] != "AdaptationHook"]
+    runner = Runner.from_cfg(cfg)
+    runner.register_hook(AdaptationHook(router=OracleRouter(k_max=3)))
+    runner.test()
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [route["expert"] for route in results["routes"]] == [1, 1, 1, 2, 2, 2]
+    assert results["options"]["reservoir"]["router"] == "OracleRouter"
+
+    encoder = StyleEncoder("seeded", statistic="mean")
+    runner = Runner.from_cfg(tiny_runner(minicity, tmp_path / "b", custom_hooks=cfg.custom_hooks))
+    runner.register_hook(AdaptationHook(encoder=encoder))
+    runner.test()
+    styles = Calibration.load(tmp_path / "b" / "calibration.safetensors")
+    assert styles.about["style"] == encoder.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("reservoir.pipeline.init=top5", "unknown initialisation of experts 'top5'"),
+        ("reservoir.memory.capacty=3", "did you mean 'capacity'"),
+        ("reservoir.router.quantile=7.0", "quantile q of tau"),
+        ("source_images.num_imags=3", "source_images has no option 'num_imags'"),
+        ("method.optimizer.lr=-1", "method.optimizer"),
+        ("statistics=sometimes", "statistics cannot be 'sometimes'"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_read(minicity, tmp_path, capfd, option, message):
+    config = str(TINY / "segformer-tiny_tent_reservoir.py")
+    options = [*data_options(minicity), "reservoir.preset=default", option]
+    # Not even the checkpoint is read: this one cannot be.
+    broken = tmp_path / "broken.pth"
+    broken.write_bytes(b"")
+    command = [config, str(broken), f"--work-dir={tmp_path / 'w'}", "--cfg-options", *options]
+    assert test_tta.main(command) == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_reservoir_can_be_switched_on_from_the_command_line(minicity, tmp_path):
+    options = ["reservoir.preset=stream", f"reservoir.calibration.cache={tmp_path}"]
+    results = run("segformer-tiny_tent", minicity, tmp_path, *options)
+    assert results["reservoir"] is True
+    assert results["options"]["reservoir"]["router"]["type"] == "segment"
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ("segformer-tiny_lora", []),
+        ("segformer-tiny_cotta_full", []),
+        ("segformer-tiny_tent", ["test_cfg.shuffle=visit"]),
+    ],
+)
+def test_seeds_rule_everything_random(minicity, tmp_path, config, options):
+    faster = ["method.optimizer.lr=0.01", *options]
+    if "tent" not in config:
+        faster += ["method.ratios=[1.0]", "method.flip=False"]
+
+    def once(seed, name):
+        results = run(config, minicity, tmp_path / name, *faster, flags=(f"--seed={seed}", WEIGHTS))
+        return [visit["mIoU"] for visit in results["visits"]]
+
+    first = once(0, "a")
+    assert once(0, "b") == first
+    assert once(1, "c") != first
+
+
+def test_batch_norm_segmentors_take_running_batch_or_blended_statistics(minicity, tmp_path):
+    config = tmp_path / "config.py"
+    config.write_text(
+        f"_base_ = {str(TINY / 'segformer-tiny_tent.py')!r}\n"
+        "norm = dict(type='SyncBN', requires_grad=True)\n"
+        "model = dict(backbone=dict(_delete_=True, type='ResNetV1c', depth=18, num_stages=4,\n"
+        "    out_indices=(0, 1, 2, 3), dilations=(1, 1, 2, 4), strides=(1, 2, 1, 1),\n"
+        "    norm_cfg=norm, norm_eval=False, style='pytorch', contract_dilation=True),\n"
+        "  decode_head=dict(_delete_=True, type='ASPPHead', in_channels=512, in_index=3,\n"
+        "    channels=16, dilations=(1, 2), dropout_ratio=0.0, num_classes=19, norm_cfg=norm,\n"
+        "    align_corners=False))\n"
+        "method = dict(optimizer=dict(lr=0.01))\n"
+    )
+    scores = {}
+    for name, option in {
+        "running": "statistics=running",
+        "batch": "statistics=batch",
+        "blended": "statistics=0.1",
+        "own": "statistics.per_expert=True",
+    }.items():
+        options = [option, "statistics.share=0.1"] if name == "own" else [option]
+        options += ["reservoir.router.type=oracle"] if name == "own" else []
+        results = run(config, minicity, tmp_path / name, "test_cfg.rounds=1", *options)
+        scores[name] = json.dumps([visit["per_class"] for visit in results["visits"]])
+        assert results["updates"]["updates"] == 6
+    assert len(set(scores.values())) == 4
+    assert "SyncBN is converted" in "".join(p.read_text() for p in tmp_path.rglob("*.log"))
+
+
+def test_mmsegs_own_sliding_windows_are_adapted_to(minicity, tmp_path):
+    slide = ["model.test_cfg.mode=slide", "model.test_cfg.crop_size=(128,128)"]
+    slide += ["model.test_cfg.stride=(128,64)", "test_cfg.rounds=1", "method.optimizer.lr=0.01"]
+    whole = run("segformer-tiny_tent", minicity, tmp_path / "a", *slide[3:], flags=(WEIGHTS,))
+    windows = run("segformer-tiny_tent", minicity, tmp_path / "b", *slide, flags=(WEIGHTS,))
+    assert windows["updates"]["updates"] == whole["updates"]["updates"] == 6
+    assert [v["mIoU"] for v in windows["visits"]] != [v["mIoU"] for v in whole["visits"]]
+
+
+def test_images_of_any_preprocessor_are_shown_to_the_style_encoder_alike():
+    mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+    pixels = torch.rand(1, 3, 8, 8) * 255  # BGR, as loaded
+    standard = SegDataPreProcessor(mean=mean, std=std, bgr_to_rgb=True)
+    expected = standard({"inputs": [pixels[0]]})["inputs"]
+    assert image_range(standard).to_imagenet(expected) is expected
+    for preprocessor in (
+        SegDataPreProcessor(mean=[0, 0, 0], std=[255, 255, 255], bgr_to_rgb=True),
+        SegDataPreProcessor(mean=mean[::-1], std=std[::-1]),
+        SegDataPreProcessor(),
+    ):
+        inputs = preprocessor({"inputs": [pixels[0]]})["inputs"].float()
+        seen = image_range(preprocessor).to_imagenet(inputs)
+        torch.testing.assert_close(seen, expected, rtol=1e-4, atol=1e-4)
