@@ -10,6 +10,7 @@ from torch import Tensor
 from .core import domain_reset, model_style, segment_router, style  # noqa: F401 (register parts)
 from .core.calibrate import SourceImages, calibrate
 from .core.calibration import Calibration
+from .core.encoder import Shown
 from .core.pipeline import AdaptationPipeline
 from .core.router import Router
 from .errors import ReservoirError
@@ -110,7 +111,7 @@ class ReservoirPlan:
             encoder = encoder.make(model=place.model, forward=place.forward)
         if getattr(encoder, "sees", "inputs") == "inputs":
             return encoder
-        return _Shown(encoder, place.image_range.to_imagenet)
+        return Shown(encoder, place.image_range.to_imagenet)
 
     def calibrate(
         self, encode: Callable[[Tensor], Tensor], source: SourceImages | None
@@ -119,19 +120,3 @@ class ReservoirPlan:
         if isinstance(self.calibration, Calibration):
             return self.calibration
         return calibrate(encode, source, **self.calibration)
-
-
-class _Shown:
-    """An encoder behind the conversion of inputs to what it wants to see."""
-
-    def __init__(self, encoder: Any, convert: Callable[[Tensor], Tensor]) -> None:
-        self.encoder = encoder
-        self.convert = convert
-        self.fingerprint = encoder.fingerprint
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        return self.encoder(self.convert(inputs))
-
-    @property
-    def groups(self) -> list[int] | None:
-        return self.encoder.groups

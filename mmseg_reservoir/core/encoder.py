@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -39,6 +40,31 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
         """Style vector ``(d,)`` of images ``(N, 3, H, W)``."""
+
+
+class Shown:
+    """An encoder behind a conversion of the inputs to what it wants to see.
+
+    Args:
+        encoder: The encoder.
+        convert: From inputs to the images that it sees.
+    """
+
+    def __init__(self, encoder: Encoder, convert: Callable[[Tensor], Tensor]) -> None:
+        self.encoder = encoder
+        self.convert = convert
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return self.encoder(self.convert(inputs))
+
+    @property
+    def groups(self) -> list[int] | None:
+        """Those of the encoder."""
+        return self.encoder.groups
+
+    def fingerprint(self) -> dict[str, Any]:
+        """That of the encoder."""
+        return self.encoder.fingerprint()
 
 
 def weight_digest(module: nn.Module) -> str:

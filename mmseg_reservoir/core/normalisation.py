@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -103,12 +104,30 @@ class Statistics:
 def use_batch_statistics(model: nn.Module) -> None:
     """Make every BatchNorm normalise with the statistics of the current batch, also in eval mode.
 
-    This is what TENT does for classification. Segmentation streams of one image keep the running
-    statistics of the source instead, so this is not called for them.
+    This is what TENT does for classification. A map with one value per channel has no statistics,
+    such as the pooled branch of DeepLab and PSPNet for a single image: there the source's serve.
     """
     for module in _norms(model).values():
+        if module.running_mean is not None:
+            source = module.running_mean, module.running_var
+            module.register_forward_pre_hook(partial(_lend, source))
+            module.register_forward_hook(_take_back)
         module.track_running_stats = False
         module.running_mean = module.running_var = None
+
+
+def _lend(source: tuple[Tensor, Tensor], norm: _BatchNorm, inputs: tuple[Tensor, ...]) -> None:
+    if _has_one_value(inputs[0]):
+        norm.running_mean, norm.running_var = (value.to(inputs[0].device) for value in source)
+
+
+def _take_back(norm: _BatchNorm, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    norm.running_mean = norm.running_var = None
+
+
+def _has_one_value(x: Tensor) -> bool:
+    """Whether a map ``(N, C, ...)`` has one value per channel, hence no spread."""
+    return x.numel() == x.shape[1]
 
 
 def _never() -> bool:
@@ -147,7 +166,7 @@ class BlendedBatchNorm(_BatchNorm):
         """The normalised maps ``(N, C, ...)``."""
         mean, var = self.running_mean, self.running_var
         learns = self.learns()
-        if not (learns or self.always):
+        if not (learns or self.always) or _has_one_value(x):
             return batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps)
         dims = [d for d in range(x.ndim) if d != 1]
         # Under autocast the maps may be of half precision, which is too little for a variance.

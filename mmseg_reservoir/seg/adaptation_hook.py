@@ -12,7 +12,6 @@ from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
-from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
 from mmseg.models import SegDataPreProcessor
@@ -76,7 +75,7 @@ class AdaptationHook(Hook):
         logger = logging.getLogger("mmseg_reservoir")
         logger.handlers, logger.level = list(runner.logger.handlers), runner.logger.level
         runner.logger.info(plan.describe())
-        model = _without_sync(runner.model.eval(), runner.logger)
+        model = runner.model.eval()  # whose SyncBN mmengine has converted: this is one process
         check_model(model, _first_inputs(runner, model))
         place = Workplace(
             model, segmentation_forward, image_range(model.data_preprocessor), SourceImages(runner)
@@ -135,14 +134,6 @@ def image_range(preprocessor: SegDataPreProcessor) -> ImageRange:
         return ImageRange((0.0, 1 / 255), bgr)
     mean, std = preprocessor.mean.cpu().flatten(), preprocessor.std.cpu().flatten()
     return ImageRange(((mean / 255).tolist(), (std / 255).tolist()), bgr)
-
-
-def _without_sync(model: nn.Module, logger: logging.Logger) -> nn.Module:
-    """SyncBN computes across processes; here is one."""
-    if any("SyncBatchNorm" in type(module).__name__ for module in model.modules()):
-        logger.info("SyncBN is converted to BatchNorm: adaptation runs in one process")
-        return revert_sync_batchnorm(model)
-    return model
 
 
 @torch.no_grad()

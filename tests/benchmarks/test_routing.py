@@ -139,7 +139,7 @@ def test_data_sets_of_the_command_line(tmp_path, capsys, monkeypatch):
     assert found["minicity"]["default"]["conditions"] == ["night", "fog"]
     main([*common, "--data", "minicity"])
     assert [*json.loads(out.read_text())] == ["default"]
-    assert "minicity: encoded by VGG-19, weights" in capsys.readouterr().out
+    assert "minicity: encoded by the shipped VGG-19" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main([*common, "--data", "real"])
     assert "none.safetensors: give recorded statistics by --styles" in capsys.readouterr().err

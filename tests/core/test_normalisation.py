@@ -247,3 +247,18 @@ def test_a_stream_goes_on_where_a_saved_one_was(stream):
     for x in stream[4:]:
         expected = one.step(x, domain="fog").logits
         assert torch.equal(other.step(x, domain="fog").logits, expected)
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_one_value_per_channel_is_normalised_by_the_source(share):
+    norm = nn.BatchNorm2d(4).eval()
+    norm.running_mean.uniform_()
+    norm.running_var.uniform_(1, 2)
+    net, one = nn.Sequential(norm), torch.randn(1, 4, 1, 1)
+    expected, many = norm(one), torch.randn(2, 4, 3, 3)
+    before = norm(many)
+    Statistics(share).apply(net)
+    torch.testing.assert_close(net(one), expected)
+    assert not torch.allclose(net(many), before)
+    if share == 1:
+        torch.testing.assert_close(net(many).mean(dim=(0, 2, 3)), torch.zeros(4), atol=1e-6, rtol=0)

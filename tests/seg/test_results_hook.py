@@ -174,7 +174,7 @@ def test_a_run_from_the_folder_of_its_config(minicity, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     results = run(Path("own.py"), minicity, tmp_path / "w")
     assert results["complete"] is True
-    assert results["config_file"] == "own.py"
+    assert results["config_file"] == str(tmp_path / "own.py")
     assert "cannot show" not in capfd.readouterr().out
 
 
