@@ -26,6 +26,7 @@ PUBLISHED_CODE: Options = {
         "quantile": 0.999,
         "assign": "before",
         "learn_from": "and_current",
+        "learn_incomplete": True,
     },
     "pipeline": {"type": "reservoir", "init": "mi", "predict": "before"},
 }
@@ -40,13 +41,23 @@ PAPER: Options = {
         "decay_towards": "zero",
         "weight_decay": 0.0,
     },
-    "router": {**PUBLISHED_CODE["router"], "assign": "after", "learn_from": "memory"},
+    "router": {
+        "type": "style",
+        "quantile": 0.999,
+        "assign": "after",
+        "learn_from": "memory",
+        "learn_incomplete": False,
+    },
     "pipeline": {"type": "reservoir", "init": "mi_fresh", "predict": "after"},
 }
 """What the text, the equations and Algorithm 1 of the paper say."""
 
-DEFAULT: Options = {**PUBLISHED_CODE, "memory": PAPER["memory"]}
-"""The published behaviour, with the paper's unbiased style memory."""
+DEFAULT: Options = {
+    **PUBLISHED_CODE,
+    "memory": PAPER["memory"],
+    "router": {**PUBLISHED_CODE["router"], "learn_incomplete": False},
+}
+"""The published behaviour, with the paper's unbiased style memory, of complete batches."""
 
 STREAM: Options = {
     "k_max": 16,

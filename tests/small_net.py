@@ -83,9 +83,8 @@ def make_method(
 
 def make_router(centroid: torch.Tensor, tau: float, k_max: int = 4, **options) -> StyleRouter:
     """A style router; options that it does not take are the clustering's."""
-    own = {
-        name: options.pop(name) for name in ("memory", "assign", "learn_from") if name in options
-    }
+    names = ("memory", "assign", "learn_from", "learn_incomplete")
+    own = {name: options.pop(name) for name in names if name in options}
     router = StyleRouter(InformationClustering(**options), k_max=k_max, **own)
     router.clustering.start(centroid)
     router.tau = tau

@@ -132,7 +132,7 @@ class AdaptiveClassifier(nn.Module):
         self.range.check(images)
         self._check_size(len(images))
         if self.frozen:
-            # Not even here in inference mode: the router's centroids still follow the stream.
+            # Not even here in inference mode: a router may follow the stream.
             with torch.inference_mode(False), torch.no_grad():
                 images = images.clone() if images.is_inference() else images
                 self.last = self.pipeline.infer(images, domain=domain)
@@ -168,7 +168,8 @@ class AdaptiveClassifier(nn.Module):
     def freeze(self, frozen: bool = True) -> AdaptiveClassifier:
         """Stop adapting (or go on): batches are still routed to the experts that there are.
 
-        Parameters stay as they are; the centroids of the router still follow the stream.
+        Parameters stay as they are, and so do centroids; a router that goes by the evidence of
+        several batches still follows the stream.
         """
         self.frozen = frozen
         return self

@@ -110,6 +110,8 @@ class StyleRouter(Router):
         learn_from: What the centroids follow: the remembered styles ``"and_current"``, as in the
             published implementation, or ``"memory"``, to which the current style has been offered
             first, as in Algorithm 1.
+        learn_incomplete: Learn from batches that may open no domain, too, as the published
+            implementation does. The style of a smaller batch is unlike that of a complete one.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class StyleRouter(Router):
         quantile: float = 0.999,
         assign: Literal["before", "after"] = "before",
         learn_from: Literal["and_current", "memory"] = "and_current",
+        learn_incomplete: bool = False,
     ) -> None:
         super().__init__(k_max)
         if not 0 < quantile <= 1:
@@ -131,6 +134,7 @@ class StyleRouter(Router):
         self._assign_after = choose(assign, {"before": False, "after": True}, "order of assign")
         sources = {"and_current": False, "memory": True}
         self._remember_first = choose(learn_from, sources, "learn_from")
+        self.learn_incomplete = learn_incomplete
 
     def fit(self, calibration: Calibration) -> StyleRouter:
         """Take ``tau`` and the first centroid from the styles of the source."""
@@ -159,6 +163,9 @@ class StyleRouter(Router):
         is_new = bool(may_open and self.k < self.k_max and nearest > self.tau)
         if is_new:
             self.clustering.open(style)
+        if not (may_open or self.learn_incomplete):
+            weights = self.clustering.assign(style[None])[0]
+            return Route(int(weights.argmax()), weights, is_new)
         styles = self.memory.with_current(style)
         assignments = self.clustering.assign(styles)
         weights = assignments[-1]

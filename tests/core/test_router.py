@@ -1,9 +1,11 @@
+import copy
+
 import pytest
 import small_net
 import torch
 from elsewhere import sent
 
-from mmseg_reservoir.core.memory import NoMemory, ReservoirSampling
+from mmseg_reservoir.core.memory import NoMemory, PublishedReservoirSampling, ReservoirSampling
 from mmseg_reservoir.core.router import OracleRouter
 from mmseg_reservoir.errors import ReservoirError
 
@@ -87,6 +89,26 @@ def test_assignment_after_the_step_uses_the_moved_centroids():
     assert not torch.allclose(w_before, w_after)
 
 
+def test_smaller_batches_are_learned_from_only_if_told_to():
+    plain, published = make_router(lr=0.1), make_router(lr=0.1, learn_incomplete=True)
+    for router in (plain, published):
+        router.route(style(10))
+        before = router.clustering.centroids.detach().clone()
+        route = router.route(style(8, 1), may_open=False)
+        assert route.index == 1
+        learned = router is published
+        assert len(router.memory) == 1 + learned
+        assert torch.equal(router.clustering.centroids, before) != learned
+
+
+def test_a_batch_that_tells_nothing_goes_to_the_source():
+    router = make_router()
+    router.route(style(10))
+    route = router.blind()
+    assert (route.index, route.is_new, route.weights.tolist()) == (0, False, [1, 0])
+    assert len(router.memory) == 1
+
+
 def test_learning_from_the_memory_alone_needs_the_style_to_be_remembered_first():
     both = make_router(lr=0.1)
     memory = make_router(lr=0.1, learn_from="memory", memory=ReservoirSampling(1))
@@ -98,6 +120,25 @@ def test_learning_from_the_memory_alone_needs_the_style_to_be_remembered_first()
         torch.testing.assert_close(router.clustering.centroids, both.clustering.centroids)
     torch.testing.assert_close(memory.memory.styles, style(10)[None])
     assert nothing.memory.styles is None
+
+
+def test_a_full_memory_may_refuse_the_style_and_then_nothing_is_learned_from_it():
+    """What tells learning from the memory apart from learning from it and the current style."""
+    refuse = dict(memory=PublishedReservoirSampling(1, draw=lambda below: below - 1), lr=0.1)
+    refuse["memory"].seen = 1  # the next draw is position 1, beyond the memory
+    both, alone = make_router(**copy.deepcopy(refuse)), make_router(learn_from="memory", **refuse)
+    moved = {}
+    for name, router in (("both", both), ("memory", alone)):
+        router.route(style(10))
+        router.route(style(8, 1))
+        assert router.memory.styles.tolist() == [style(10).tolist()]
+        moved[name] = router.clustering.centroids.detach()
+    # By hand: after the second style the centroids descend the loss of the first one alone.
+    by_hand = make_router(lr=0.1)
+    by_hand.route(style(10))
+    by_hand.clustering.move(style(10)[None], style(8, 1))
+    torch.testing.assert_close(moved["memory"], by_hand.clustering.centroids.detach())
+    assert not torch.allclose(moved["memory"], moved["both"])
 
 
 @pytest.mark.parametrize("send", [dict, sent])

@@ -6,7 +6,7 @@
 # style.weights="shipped"           VGG-19: checkpoints/vgg19_front.safetensors; "torchvision"
 #                                   downloads its file (550 MB), a path uses a copy, "seeded" random
 # style.taps="shallow"              and style.statistic="logvar", style.size=None
-# calibration.file=None             calibration.safetensors of an earlier run: no source images needed
+# calibration.file=None             calibration.safetensors of an earlier run; no source is needed
 # memory.type="reservoir"           memory.capacity=1024
 # clustering.type="information"     clustering.distance, .temperature, .lr, .weight_decay, ...
 # router.type="style"               router.quantile=0.999 (tau), .assign="before", .learn_from
