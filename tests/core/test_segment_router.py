@@ -116,3 +116,51 @@ def test_mistakes_are_explained():
     follow(large, draw(9, at=0, seed=1))
     with pytest.raises(ReservoirError, match="2 domains, K_max is 1"):
         make_router(k_max=1).load_state_dict(large.state_dict())
+
+
+def test_what_comes_after_a_frame_corrects_its_label():
+    """A frame between the two is first taken to go on as those before it."""
+    router = make_router()
+    follow(router, draw(8, at=0, seed=1))
+    between = torch.zeros(D)
+    between[0] = 2.8
+    route = router.route(between)
+    assert route.index == router.memory.labels[-1] == 1
+    assert 0.5 < float(route.weights[1]) < 0.9  # not sure
+    follow(router, draw(4, seed=3))
+    assert router.memory.labels[-5:].tolist() == [0] * 5
+    assert router.memory.labels[-9:-5].tolist() == [1] * 4
+
+
+def test_a_tight_group_of_source_frames_is_no_domain():
+    """A domain of its own would explain them better, but they lie where source frames lie."""
+    noise = torch.randn(12, D, generator=torch.Generator().manual_seed(0))
+    tight = 0.3 * draw(1, seed=50) + 0.05 * noise
+    router = make_router()
+    assert not any(route.is_new for route in follow(router, tight))
+    unbounded = make_router()
+    unbounded.tau = 0.0
+    assert any(route.is_new for route in follow(unbounded, tight))
+
+
+def test_a_domain_that_has_long_stood_is_split_only_by_more_evidence():
+    def domains(patience):
+        router = make_router(patience=patience)
+        follow(router, draw(400, at=0, seed=1))
+        for visit in range(2):
+            near = draw(8, at=0, seed=20 + visit)
+            near[:, 1] += 4
+            follow(router, [*near, *draw(8, at=0, seed=10 + visit)])
+        return router.k
+
+    assert domains(patience=10.0) == 2
+    assert domains(patience=1e9) == 3
+
+
+def test_a_frame_that_tells_nothing_is_of_the_domain_before_it():
+    router = make_router()
+    follow(router, draw(8, at=0, seed=1))
+    before = len(router.memory.labels)
+    route = router.blind()
+    assert (route.index, route.is_new) == (1, False)
+    assert len(router.memory.labels) == before
