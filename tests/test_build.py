@@ -241,10 +241,10 @@ def test_seeds_reach_method_params_and_router_unless_these_have_their_own():
 
 def test_augmentations_know_how_the_images_were_normalised():
     augment = assemble("classification", method="rotta").method.augment
-    assert augment.mean.flatten().tolist() == pytest.approx([0.485, 0.456, 0.406])
+    assert augment.range.mean.flatten().tolist() == pytest.approx([0.485, 0.456, 0.406])
     own = assemble("classification", method={"type": "rotta", "augment": {"mean": 0.1}})
-    assert own.method.augment.mean.flatten().tolist() == pytest.approx([0.1])
-    assert own.method.augment.std.flatten().tolist() == pytest.approx([0.229, 0.224, 0.225])
+    assert own.method.augment.range.mean.flatten().tolist() == pytest.approx([0.1])
+    assert own.method.augment.range.std.flatten().tolist() == pytest.approx([0.229, 0.224, 0.225])
 
 
 def test_parts_may_be_ready_made(stream):

@@ -9,6 +9,7 @@ from mmengine.model import BaseModel
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from ..core.image_range import ImageRange
 from .information import domain_expert_information
 from .inject import Becotta
 from .styles import Style, apply_styles, find_styles
@@ -94,17 +95,9 @@ class BecottaWarmup(BaseModel):
 
     def restyle(self, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Preprocessed images, as they would be had they been taken in another domain."""
-        preprocessor = self.data_preprocessor
-        normalised = getattr(preprocessor, "_enable_normalize", False)
-        mean = preprocessor.mean.to(inputs) if normalised else torch.zeros(3, 1, 1).to(inputs)
-        std = preprocessor.std.to(inputs) if normalised else torch.ones(3, 1, 1).to(inputs)
-        # Loaded images are BGR, the styles want RGB.
-        rgb = preprocessor.channel_conversion
-        images = (inputs * std + mean) / 255
-        images = images if rgb else images.flip(1)
-        images = apply_styles(images.clamp(0, 1), labels, self.styles, generator)
-        images = images if rgb else images.flip(1)
-        return (images * 255 - mean) / std
+        known = ImageRange.of_preprocessor(self.data_preprocessor)
+        images = known.to_unit(inputs).clamp(0, 1)
+        return known.from_unit(apply_styles(images, labels, self.styles, generator))
 
     def _labels(self, count: int, generator: torch.Generator) -> Tensor:
         """Domains for a batch: as evenly as can be, from a random one on."""

@@ -62,6 +62,8 @@ def run(
             f"{type(model.method).__name__} or its reservoir learns from source images: name them, "
             "source_images=dict(type=...)"
         )
+    if not quiet:
+        print(model.plan.describe())
     router = getattr(model.pipeline, "router", None)
     about = {
         "method": type(model.method).__name__,

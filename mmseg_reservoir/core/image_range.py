@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +42,16 @@ class ImageRange:
             torch.allclose(*torch.broadcast_tensors(ours, theirs), rtol=1e-4)
             for ours, theirs in zip((self.mean, self.std), wanted, strict=True)
         )
+
+    @classmethod
+    def of_preprocessor(cls, preprocessor: Any) -> ImageRange:
+        """Of the images that a data preprocessor of mmseg makes from OpenCV's, 0 to 255."""
+        # Statistics are given in the order of the channels as converted.
+        bgr = not getattr(preprocessor, "channel_conversion", False)
+        if not getattr(preprocessor, "_enable_normalize", False):
+            return cls((0.0, 1 / 255), bgr)
+        mean, std = (getattr(preprocessor, name).cpu().flatten() for name in ("mean", "std"))
+        return cls(((mean / 255).tolist(), (std / 255).tolist()), bgr)
 
     def to_unit(self, images: Tensor) -> Tensor:
         """RGB images in [0, 1]."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
 
+from ..core.image_range import ImageRange
 from ..errors import ReservoirError
 
 _GREY = (0.299, 0.587, 0.114)
@@ -66,7 +67,7 @@ class Augment:
         flip: float = 0.5,
         noise: float = 0.005,
     ) -> None:
-        self.mean, self.std = (torch.as_tensor(v).reshape(-1, 1, 1) for v in (mean, std))
+        self.range = ImageRange((mean, std))
         self.clip = clip
         self.brightness = brightness
         self.contrast = contrast
@@ -89,8 +90,7 @@ class Augment:
             generator: Where all randomness comes from; on the CPU, whatever the images are on.
         """
         draw = _Draw(images, generator)
-        mean, std = self.mean.to(images), self.std.to(images)
-        view = images * std + mean
+        view = self.range.to_unit(images)
         if self.clip and not (view.amin() >= -_SLACK and view.amax() <= 1 + _SLACK):
             raise ReservoirError(
                 f"images to augment must be in [0, 1], got {float(view.amin()):.3g} to "
@@ -102,7 +102,7 @@ class Augment:
         view = blurred(view, draw.between(*self.blur))
         view = torch.where(draw.between(0, 1) < self.flip, view.flip(-1), view)
         view = self._clipped(view + self.noise * draw.normal())
-        return (view - mean) / std
+        return self.range.from_unit(view)
 
     def _colour(self, view: Tensor, draw: _Draw) -> Tensor:
         view = self._clipped(view * draw.around(1, self.brightness))

@@ -14,13 +14,13 @@ from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
-from mmseg.models import SegDataPreProcessor
 from torch import Tensor, nn
 
 from ..build import SEGMENTATION, Plan, Workplace
 from ..core.image_range import ImageRange
 from ..core.router import Router
 from ..errors import ReservoirError
+from ..methods import AdaptationMethod
 from .forward import check_model, segmentation_forward
 from .source_images import SourceImages
 
@@ -41,6 +41,8 @@ class AdaptationHook(Hook):
         reset_on_visit: Begin every visit with a new optimizer, as code does that runs one domain
             after the other with an optimizer each. It tells the method when the domain changes,
             which a deployed model does not know: for comparisons only.
+        method: Makes a method around the loaded model, instead of what the config says of
+            ``method``, ``params`` and ``statistics``.
         router: A router that is ready made, instead of ``reservoir.router``.
         encoder: A style encoder that is ready made, instead of ``reservoir.style``.
     """
@@ -51,17 +53,18 @@ class AdaptationHook(Hook):
         self,
         wrapper: Mapping[str, Any] | None = None,
         reset_on_visit: bool = False,
+        method: Callable[[nn.Module], AdaptationMethod] | None = None,
         router: Router | None = None,
         encoder: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.wrapper = {"type": "AdaptiveSegmentor"} if wrapper is None else dict(wrapper)
         self.reset_on_visit = reset_on_visit
+        self.method = method
         self.ready = {"router": router, "style": encoder}
-        self._plan: Plan | None = None
 
     def before_run(self, runner: Runner) -> None:
         """Check all options, before weights are read."""
-        self._plan = make_plan(runner.cfg, runner.seed, self.ready)
+        make_plan(runner.cfg, runner.seed, self.ready)
 
     def before_test(self, runner: Runner) -> None:
         """Wrap the model."""
@@ -70,16 +73,16 @@ class AdaptationHook(Hook):
                 "adaptation follows one stream and cannot be split over several processes: start "
                 "one process without a launcher"
             )
-        plan = self._plan or make_plan(runner.cfg, runner.seed, self.ready)
         # What the core says (a skipped update, a constant image) goes where the run's log goes.
         logger = logging.getLogger("mmseg_reservoir")
         logger.handlers, logger.level = list(runner.logger.handlers), runner.logger.level
-        runner.logger.info(plan.describe())
         model = runner.model.eval()  # whose SyncBN mmengine has converted: this is one process
         check_model(model, _first_inputs(runner, model))
-        place = Workplace(
-            model, segmentation_forward, image_range(model.data_preprocessor), SourceImages(runner)
-        )
+        method = None if self.method is None else self.method(model)
+        plan = make_plan(runner.cfg, runner.seed, self.ready, method)
+        runner.logger.info(plan.describe())
+        known = ImageRange.of_preprocessor(model.data_preprocessor)
+        place = Workplace(model, segmentation_forward, known, SourceImages(runner))
         pipeline = plan.assemble(place)
         calibration = plan.look_at_source(pipeline, place)
         if calibration is not None:
@@ -108,15 +111,23 @@ class AdaptationHook(Hook):
         runner.model = adaptive.segmentor
 
 
-def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> Plan:
+def make_plan(
+    cfg: Config,
+    seed: int,
+    ready: Mapping[str, Any] | None = None,
+    method: AdaptationMethod | None = None,
+) -> Plan:
     """The plan of a run, from its config.
 
     Args:
         cfg: The config.
         seed: Of the run.
         ready: Parts of the reservoir that are ready made, by the names of their options.
+        method: The method, if it is ready made.
     """
     options = {key: _plain(cfg.get(key)) for key in CONFIG_KEYS if cfg.get(key) is not None}
+    if method is not None:
+        options = {"method": method, "reservoir": options.get("reservoir")}
     ready = {name: part for name, part in (ready or {}).items() if part is not None}
     if ready:
         reservoir = options.get("reservoir") or {}
@@ -124,16 +135,6 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
         options["reservoir"] = {**preset, **ready}
     SourceImages.check(_plain(cfg.get("source_images")))
     return Plan(SEGMENTATION, **options, seed=seed)
-
-
-def image_range(preprocessor: SegDataPreProcessor) -> ImageRange:
-    """How the images that a preprocessor makes are normalised."""
-    # Loaded images are BGR; statistics in their order belong to the channels as converted.
-    bgr = not getattr(preprocessor, "channel_conversion", False)
-    if not getattr(preprocessor, "_enable_normalize", False):
-        return ImageRange((0.0, 1 / 255), bgr)
-    mean, std = preprocessor.mean.cpu().flatten(), preprocessor.std.cpu().flatten()
-    return ImageRange(((mean / 255).tolist(), (std / 255).tolist()), bgr)
 
 
 @torch.no_grad()

@@ -1,18 +1,24 @@
 import json
+from functools import partial
 
 import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
-from mmseg.models import SegDataPreProcessor
 from stream_run import TINY, data_options, run, seeded_reservoir
 
-from mmseg_reservoir.core import Calibration, OracleRouter, StyleEncoder
-from mmseg_reservoir.methods import AdaptationMethod
+from mmseg_reservoir.core import (
+    Calibration,
+    OracleRouter,
+    ParamSpace,
+    StyleEncoder,
+    norm_affine,
+)
+from mmseg_reservoir.methods import AdaptationMethod, Tent
 from mmseg_reservoir.options import register, table
 from mmseg_reservoir.seg import AdaptationHook, AdaptiveSegmentor
-from mmseg_reservoir.seg.adaptation_hook import image_range
+from mmseg_reservoir.seg.forward import segmentation_forward
 from tools import test_tta
 
 WEIGHTS = TINY.parents[1] / "checkpoints" / "segformer_tiny_minicity.safetensors"
@@ -178,7 +184,7 @@ def test_a_subclass_of_the_wrapper_takes_its_place(minicity, tmp_path):
     assert len(seen) == 6
 
 
-def test_router_and_encoder_may_be_ready_made(minicity, tmp_path):
+def test_method_router_and_encoder_may_be_ready_made(minicity, tmp_path):
     cfg = tiny_runner(minicity, tmp_path)
     cfg.custom_hooks = [h for h in cfg.custom_hooks if h["type"] != "AdaptationHook"]
     runner = Runner.from_cfg(cfg)
@@ -188,12 +194,19 @@ def test_router_and_encoder_may_be_ready_made(minicity, tmp_path):
     assert [route["expert"] for route in results["routes"]] == [1, 1, 1, 2, 2, 2]
     assert results["options"]["reservoir"]["router"] == "OracleRouter"
 
+    def own_method(model):
+        space = ParamSpace(model, norm_affine(model, under="decode_head"))
+        return Tent(partial(segmentation_forward, model), space, partial(torch.optim.SGD, lr=0.1))
+
     encoder = StyleEncoder("seeded", statistic="mean")
     runner = Runner.from_cfg(tiny_runner(minicity, tmp_path / "b", custom_hooks=cfg.custom_hooks))
-    runner.register_hook(AdaptationHook(encoder=encoder))
+    runner.register_hook(AdaptationHook(method=own_method, encoder=encoder))
     runner.test()
     styles = Calibration.load(tmp_path / "b" / "calibration.safetensors")
     assert styles.about["style"] == encoder.fingerprint()
+    results = json.loads((tmp_path / "b" / "results.json").read_text())
+    assert results["options"]["method"] == "Tent"
+    assert results["updates"]["updates"] == 6
 
 
 @pytest.mark.parametrize(
@@ -287,19 +300,3 @@ def test_mmsegs_own_sliding_windows_are_adapted_to(minicity, tmp_path):
     windows = run("segformer-tiny_tent", minicity, tmp_path / "b", *slide, flags=(WEIGHTS,))
     assert windows["updates"]["updates"] == whole["updates"]["updates"] == 6
     assert [v["mIoU"] for v in windows["visits"]] != [v["mIoU"] for v in whole["visits"]]
-
-
-def test_images_of_any_preprocessor_are_shown_to_the_style_encoder_alike():
-    mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
-    pixels = torch.rand(1, 3, 8, 8) * 255  # BGR, as loaded
-    standard = SegDataPreProcessor(mean=mean, std=std, bgr_to_rgb=True)
-    expected = standard({"inputs": [pixels[0]]})["inputs"]
-    assert image_range(standard).to_imagenet(expected) is expected
-    for preprocessor in (
-        SegDataPreProcessor(mean=[0, 0, 0], std=[255, 255, 255], bgr_to_rgb=True),
-        SegDataPreProcessor(mean=mean[::-1], std=std[::-1]),
-        SegDataPreProcessor(),
-    ):
-        inputs = preprocessor({"inputs": [pixels[0]]})["inputs"].float()
-        seen = image_range(preprocessor).to_imagenet(inputs)
-        torch.testing.assert_close(seen, expected, rtol=1e-4, atol=1e-4)
