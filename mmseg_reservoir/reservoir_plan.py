@@ -39,8 +39,7 @@ class ReservoirPlan:
         self.given = {"k_max": options.get("k_max", 16), "seed": seed}
         self.router = options["router"]
         self.parts: dict[str, Choice] = {}
-        if not isinstance(self.router, Router):
-            self._pick_router(options, {} if isinstance(written, str) else written)
+        self._pick_router(options, {} if isinstance(written, str) else written)
         self.style = options["style"]
         if not callable(self.style):
             given = ("model", "forward")
@@ -59,21 +58,22 @@ class ReservoirPlan:
         self.make_router()  # what is wrong with values shows now
 
     def _pick_router(self, options: Options, written: Options) -> None:
-        given = (*self.PARTS, "k_max", "seed")
-        self.router = pick("router", options["router"], "reservoir.router", "style", given)
+        ready = isinstance(self.router, Router)
+        if not ready:
+            given = (*self.PARTS, "k_max")
+            self.router = pick("router", self.router, "reservoir.router", "style", given)
+        name = type(self.router).__name__ if ready else self.router.name
+        defaults = {"memory": "reservoir", "clustering": "information", "space": "parts"}
         for part in self.PARTS:
-            if self.router.asks_for(part):
-                defaults = {"memory": "reservoir", "clustering": "information", "space": "parts"}
-                where = f"reservoir.{part}"
-                group = options.get(part)
+            group, where = options.get(part), f"reservoir.{part}"
+            if not ready and self.router.asks_for(part):
                 if group is not None:
-                    given = ("k_max",)
-                    self.parts[part] = pick(part, group, where, defaults[part], given)
+                    self.parts[part] = pick(part, group, where, defaults[part], ("k_max",))
             elif written.get(part) is not None:
                 users = [n for n, cls in table("router").items() if part in parameters_of(cls)]
                 raise ReservoirError(
-                    f"reservoir.{part} has no effect on the router {self.router.name!r}: leave it "
-                    f"out, or take a router that uses it ({', '.join(users)})"
+                    f"{where} has no effect on the router {name!r}: leave it out, or take a router "
+                    f"that uses it ({', '.join(users)})"
                 )
 
     def make_router(self) -> Router:
