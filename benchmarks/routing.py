@@ -24,12 +24,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 from benchmarks import style_streams
 from benchmarks.style_streams import CHANNELS, SOURCE, UNSEEN, select, stream_order, taps
-from mmseg_reservoir.core import Calibration, Router
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import choose
 from mmseg_reservoir.presets import PRESETS, with_preset
 from mmseg_reservoir.report.routing import Step, mean, measure
 from mmseg_reservoir.reservoir_plan import ReservoirPlan
+from mmseg_reservoir.routing import Router
+from mmseg_reservoir.style import Calibration
 
 DEV = Path(__file__).resolve().parents[2] / "shared/styles/real_styles_dev.safetensors"
 DATA = ("real", "minicity", "classification")

@@ -22,14 +22,14 @@ from torch import Tensor
 
 from mmseg_reservoir.cls.corruptions import corrupt
 from mmseg_reservoir.cls.datasets.digits import digits
-from mmseg_reservoir.core.encoder import weight_digest
 from mmseg_reservoir.core.image_range import ImageRange
-from mmseg_reservoir.core.style import TAP_SETS, StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import cache_folder
 from mmseg_reservoir.minicity import CONDITIONS, render_frame
 from mmseg_reservoir.minicity.writer import VERSION
 from mmseg_reservoir.options import choose
+from mmseg_reservoir.style.encoder import weight_digest
+from mmseg_reservoir.style.vgg import TAP_SETS, StyleEncoder
 
 CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
 SOURCE, UNSEEN = "source", "unseen"

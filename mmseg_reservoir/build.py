@@ -20,19 +20,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from . import lora, prompts  # noqa: F401 (register what may adapt)
-from .becotta import becotta_params  # noqa: F401 (likewise)
-from .core.calibrate import SourceImages
-from .core.calibration import Calibration
 from .core.image_range import ImageRange
-from .core.normalisation import Statistics
-from .core.params import ParamSpace
 from .core.pipeline import AdaptationPipeline, SingleModelPipeline
 from .errors import ReservoirError
 from .methods import AdaptationMethod
-from .methods.optimizers import optimizer_factory, pick_optimizer
+from .methods.parts.optimizers import optimizer_factory, pick_optimizer
 from .options import Choice, Options, parameters_of, pick, table
 from .reservoir_plan import ReservoirPlan
+from .spaces.base import ParamSpace
+from .spaces.normalisation import Statistics
+from .style.calibrate import SourceImages
+from .style.calibration import Calibration
 
 _logger = logging.getLogger(__name__)
 

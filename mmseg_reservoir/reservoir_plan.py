@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from .core import domain_reset, model_style, segment_router, style  # noqa: F401 (register parts)
-from .core.calibrate import SourceImages, calibrate
-from .core.calibration import Calibration
-from .core.encoder import Shown
 from .core.pipeline import AdaptationPipeline
-from .core.router import Router
 from .errors import ReservoirError
 from .methods import AdaptationMethod
 from .options import Choice, Options, check_options, parameters_of, pick, suggest, table
 from .presets import with_preset
+from .routing.base import Router
+from .style.calibrate import SourceImages, calibrate
+from .style.calibration import Calibration
+from .style.encoder import Shown
 
 if TYPE_CHECKING:
     from .build import Workplace

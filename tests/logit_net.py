@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from mmseg_reservoir.core import ParamSpace
 from mmseg_reservoir.methods import AdaptationMethod
+from mmseg_reservoir.spaces import ParamSpace
 
 CLASSES = 4
 

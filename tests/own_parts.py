@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from mmseg_reservoir import register
-from mmseg_reservoir.core import Route, Router
-from mmseg_reservoir.methods.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
+from mmseg_reservoir.core import Route
+from mmseg_reservoir.methods.parts.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
+from mmseg_reservoir.routing import Router
 
 
 @register("router", "nearest")

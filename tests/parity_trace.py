@@ -24,18 +24,13 @@ from torch import Tensor, nn
 
 from mmseg_reservoir.build import CLASSIFICATION, Plan, Workplace
 from mmseg_reservoir.cls import AdaptiveClassifier
-from mmseg_reservoir.core import (
-    Calibration,
-    ImageRange,
-    ParamSpace,
-    StyleEncoder,
-    norm_affine,
-    use_batch_statistics,
-)
+from mmseg_reservoir.core import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
-from mmseg_reservoir.core.statistics import logvar
 from mmseg_reservoir.methods import AdaptationMethod, OptimizerFactory
 from mmseg_reservoir.options import find
+from mmseg_reservoir.spaces import ParamSpace, norm_affine, use_batch_statistics
+from mmseg_reservoir.style import Calibration, StyleEncoder
+from mmseg_reservoir.style.statistics import logvar
 
 FOLDER = Path(
     os.environ.get("RESERVOIR_PARITY") or Path(__file__).resolve().parents[2] / "shared" / "parity"

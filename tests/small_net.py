@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from mmseg_reservoir.core import InformationClustering, ParamSpace, StyleRouter, norm_affine
-from mmseg_reservoir.core.normalisation import Statistics
 from mmseg_reservoir.methods import Tent
+from mmseg_reservoir.routing import InformationClustering, StyleRouter
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.spaces.normalisation import Statistics
 
 
 def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:

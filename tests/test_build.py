@@ -9,11 +9,13 @@ from small_net import make_classifier, make_method, make_net
 from small_vit import make_vit
 
 from mmseg_reservoir.build import CLASSIFICATION, SEGMENTATION, Plan, Workplace
-from mmseg_reservoir.core import Calibration, DomainResetPipeline, ImageRange, OracleRouter
+from mmseg_reservoir.core import DomainResetPipeline, ImageRange
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Source, Tent
 from mmseg_reservoir.options import find, table
 from mmseg_reservoir.presets import PRESETS
+from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.style import Calibration
 
 SEEDED = {"weights": "seeded", "size": (8, 8)}
 TASKS = {

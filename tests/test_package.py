@@ -80,12 +80,13 @@ def test_licence_and_readme_are_there():
     assert (ROOT / "README.md").is_file()
 
 
-@pytest.mark.parametrize("module", ["mmseg_reservoir.core", "mmseg_reservoir.methods"])
-def test_torch_only_parts_import_no_mm_package(module):
+@pytest.mark.parametrize("room", ["core", "style", "routing", "spaces", "methods", "cls", "build"])
+def test_torch_only_rooms_import_no_mm_package(room):
     """In an interpreter of its own, since other tests import mmseg in this one."""
+    module = f"mmseg_reservoir.{room}"
     code = (
         f"import importlib, pkgutil, sys, {module} as package\n"
-        f"for info in pkgutil.walk_packages(package.__path__, '{module}.'):\n"
+        f"for info in pkgutil.walk_packages(getattr(package, '__path__', []), '{module}.'):\n"
         "    importlib.import_module(info.name)\n"
         "print(*{name.partition('.')[0] for name in sys.modules})\n"
     )

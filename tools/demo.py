@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from mmseg_reservoir.core.style import SHIPPED
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
 from mmseg_reservoir.report.published import METAFILE, load_rows
+from mmseg_reservoir.style.vgg import SHIPPED
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs" / "minicity"

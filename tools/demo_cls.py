@@ -114,8 +114,8 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     from mmseg_reservoir.command_line import end_in_one_line
-    from mmseg_reservoir.core.style import SHIPPED
     from mmseg_reservoir.report.errors import error_table, plot_errors
+    from mmseg_reservoir.style.vgg import SHIPPED
 
     def demo() -> None:
         start = time.monotonic()

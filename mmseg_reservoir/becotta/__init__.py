@@ -8,7 +8,6 @@ from .discriminator import DomainDiscriminator
 from .information import domain_expert_information
 from .inject import Becotta, inject, remove, select_becotta
 from .mixture import DomainGates, DomainShares, LowRankExperts, MixtureOfDomainExperts
-from .params import becotta_params
 from .styles import STYLES, apply_styles
 from .variants import DOMAINS, VARIANTS, Variant, find_variant
 
@@ -24,7 +23,6 @@ __all__ = [
     "MixtureOfDomainExperts",
     "Variant",
     "apply_styles",
-    "becotta_params",
     "domain_expert_information",
     "find_variant",
     "inject",

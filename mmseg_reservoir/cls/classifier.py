@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ..build import CLASSIFICATION, Plan, Workplace
-from ..core.calibration import Calibration
 from ..core.image_range import ImageRange
 from ..core.pipeline import Outcome
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
+from ..style.calibration import Calibration
 from .forward import classification_forward
 from .source import SourceStream
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..core.calibration import Calibration
 from ..core.image_range import ImageRange
 from ..errors import ReservoirError
+from ..style.calibration import Calibration
 
 
 class SourceStream:

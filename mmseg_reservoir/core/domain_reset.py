@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ..options import register
 from .pipeline import AdaptationPipeline, Outcome, SingleModelPipeline, find_route
-from .router import Router
 
 if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod
+    from ..routing.base import Router
 
 
 @register("pipeline", "reset")

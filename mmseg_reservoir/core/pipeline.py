@@ -15,10 +15,11 @@ from ..errors import ReservoirError
 from ..options import choose, find, register
 from .expert_init import ExpertInit
 from .reservoir import Reservoir
-from .router import Route, Router
+from .route import Route
 
 if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod
+    from ..routing.base import Router
 
 _logger = logging.getLogger(__name__)
 

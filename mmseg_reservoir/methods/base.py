@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.normalisation import learning
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
+from ..spaces.base import ParamSpace
+from ..spaces.normalisation import learning
 
 Forward = Callable[[Tensor], Tensor]
 """``inputs -> logits (N, C, *spatial)``."""

@@ -11,7 +11,7 @@ from ..errors import ReservoirError
 from ..options import choose, register
 from .base import moving_average
 from .eta import Eta
-from .stem import gaussian_divergence, stem_statistics
+from .parts.stem import gaussian_divergence, stem_statistics
 
 
 @register("method", "cola")

@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from ..errors import ReservoirError
 from ..options import choose, register
-from .mean_teacher import MeanTeacher, as_logits
-from .views import RATIOS, View, make_views, resized, scaled
+from .parts.mean_teacher import MeanTeacher, as_logits
+from .parts.views import RATIOS, View, make_views, resized, scaled
 
 _SCORES = ("composite", "mean", "single")
 

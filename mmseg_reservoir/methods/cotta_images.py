@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import choose, construct, register
-from .augment import Augment
-from .by_classes import by_classes
-from .mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
+from .parts.augment import Augment
+from .parts.by_classes import by_classes
+from .parts.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
 
 
 @register("method", "cotta_images")

@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from ..errors import ReservoirError
 from ..options import register
-from .by_classes import by_classes
 from .eta import Eta
+from .parts.by_classes import by_classes
 
 
 @register("method", "eata")

@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity
 from ..core.losses import entropy
 from ..options import register
 from .base import AdaptationMethod, moving_average, samples
-from .by_classes import by_classes
+from .parts.by_classes import by_classes
 
 
 @register("method", "eta")

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
 from ..options import choose, register
+from ..spaces.base import ParamSpace
 from .base import Forward, OptimizerFactory
-from .features import Features
-from .mean_teacher import soft_cross_entropy
+from .parts.features import Features
+from .parts.mean_teacher import soft_cross_entropy
 from .rotta import Rotta
 
 _TINY = 1e-6  # a feature that never varies on the source must not divide by 0

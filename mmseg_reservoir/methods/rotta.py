@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..core.params import ParamSpace
 from ..errors import ReservoirError
 from ..options import construct, register
-from .augment import Augment
-from .bank import BalancedBank
+from ..spaces.base import ParamSpace
 from .base import Forward, OptimizerFactory
-from .mean_teacher import MeanTeacher, soft_cross_entropy
-from .robust_norm import RobustNorms
+from .parts.augment import Augment
+from .parts.bank import BalancedBank
+from .parts.mean_teacher import MeanTeacher, soft_cross_entropy
+from .parts.robust_norm import RobustNorms
 
 
 @register("method", "rotta")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..core.prompt_space import PromptSpace
 from ..errors import ReservoirError
 from ..options import choose, register
+from ..spaces.prompt_space import PromptSpace
 from .base import AdaptationMethod
 
 

@@ -8,8 +8,8 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from mmseg_reservoir.becotta import LowRankExperts, inject, remove, select_becotta
-from mmseg_reservoir.core import ParamSpace
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.spaces import ParamSpace
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -20,9 +20,11 @@ from mmseg_reservoir.cls import (
     build_stream,
     classifier,
 )
-from mmseg_reservoir.core import Calibration, OracleRouter, ParamSpace, norm_affine
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Tent
+from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.style import Calibration
 
 SEEDED = dict(style=dict(weights="seeded"))
 EATA = dict(type="eata", d_margin=0.4, fisher_alpha=1.0)

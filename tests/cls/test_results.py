@@ -7,7 +7,7 @@ from mmseg_reservoir.cls import results
 from mmseg_reservoir.cls.results import ResultsRecord
 from mmseg_reservoir.cls.stream import StreamBatch
 from mmseg_reservoir.core.pipeline import Outcome
-from mmseg_reservoir.core.router import Route
+from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
 
 

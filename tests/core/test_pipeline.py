@@ -7,18 +7,14 @@ import pytest
 import torch
 from small_net import make_method, make_net, make_router
 
-from mmseg_reservoir.core import (
-    DomainResetPipeline,
-    OracleRouter,
-    ParamSpace,
-    ReservoirPipeline,
-    SingleModelPipeline,
-    StyleEncoder,
-    norm_affine,
-)
-from mmseg_reservoir.core.router import Route, Router
+from mmseg_reservoir.core import DomainResetPipeline, ReservoirPipeline, SingleModelPipeline
+from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods.roid import Roid
+from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.routing.base import Router
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.style import StyleEncoder
 
 
 @pytest.fixture(scope="module")

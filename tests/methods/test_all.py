@@ -14,14 +14,11 @@ from elsewhere import sent
 from small_net import make_method, make_router
 from small_vit import prompt_method
 
-from mmseg_reservoir.core import (
-    OracleRouter,
-    ParamSpace,
-    ReservoirPipeline,
-    SingleModelPipeline,
-    StyleEncoder,
-)
+from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
 from mmseg_reservoir.options import find, parameters_of, pick, table
+from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.spaces import ParamSpace
+from mmseg_reservoir.style import StyleEncoder
 
 # An untrained net is sure of nothing: let the filters pass it. The stream is no [0, 1] images, and
 # of few samples: teachers have to hurry.

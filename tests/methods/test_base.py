@@ -8,7 +8,7 @@ from small_net import make_method, make_router
 from small_vit import make_vit
 from torch.nn.functional import cross_entropy
 
-from mmseg_reservoir.core import ReservoirPipeline, StyleEncoder
+from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import (
     AdaptationMethod,
@@ -24,7 +24,8 @@ from mmseg_reservoir.methods import (
     Tent,
 )
 from mmseg_reservoir.options import find, register, table
-from mmseg_reservoir.prompts import prompt_space
+from mmseg_reservoir.spaces.prompt import prompt_space
+from mmseg_reservoir.style import StyleEncoder
 
 PER_EXPERT = dict(share=0.2, per_expert=True)
 

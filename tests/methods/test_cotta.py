@@ -6,9 +6,11 @@ import torch
 from small_net import make_method, make_net
 from torch.nn.functional import cross_entropy, interpolate
 
-from mmseg_reservoir.core import OracleRouter, ParamSpace, ReservoirPipeline, norm_affine
+from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta
+from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 IMAGE = torch.randn(1, 3, 8, 12, generator=torch.Generator().manual_seed(3))
 # An untrained net is sure of nothing: a threshold that splits its pixels into halves.

@@ -5,11 +5,11 @@ import torch
 from logit_net import logit_method, some_logits
 from small_net import make_classifier, make_method
 
-from mmseg_reservoir.core import ParamSpace, norm_affine
-from mmseg_reservoir.core.normalisation import use_batch_statistics
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import CottaImages
-from mmseg_reservoir.methods.augment import Augment
+from mmseg_reservoir.methods.parts.augment import Augment
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.spaces.normalisation import use_batch_statistics
 
 IMAGES = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 

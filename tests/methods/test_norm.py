@@ -2,9 +2,9 @@ import torch
 from small_net import make_classifier, make_method
 from torch import nn
 
-from mmseg_reservoir.core import ParamSpace, norm_affine
 from mmseg_reservoir.methods import Norm, Source
 from mmseg_reservoir.options import find
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 
 def test_is_the_source_model_that_normalises_by_the_batch(stream):

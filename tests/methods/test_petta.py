@@ -3,10 +3,12 @@ import torch
 from small_net import make_classifier, make_method
 from teacher_by_hand import DOUBLE, ByHand, batches
 
-from mmseg_reservoir.core import OracleRouter, ReservoirPipeline, norm_affine
+from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Petta
-from mmseg_reservoir.methods.augment import Augment
+from mmseg_reservoir.methods.parts.augment import Augment
+from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.spaces import norm_affine
 
 SOURCE = [x + 0.3 * torch.randn(x.shape, dtype=DOUBLE) for x in batches(4, n=8, seed=11)]
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from logit_net import as_image, frozen, logit_method, some_logits
 
-from mmseg_reservoir.core import OracleRouter, ReservoirPipeline, SingleModelPipeline
+from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
 from mmseg_reservoir.methods import Roid
+from mmseg_reservoir.routing import OracleRouter
 
 
 def plain_loss(logits, average, divisor):

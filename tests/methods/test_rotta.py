@@ -4,10 +4,12 @@ from small_net import make_classifier, make_method
 from teacher_by_hand import DOUBLE, ByHand, batches
 from torch.nn.functional import batch_norm
 
-from mmseg_reservoir.core import OracleRouter, ParamSpace, ReservoirPipeline, norm_affine
+from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Rotta
-from mmseg_reservoir.methods.augment import Augment
+from mmseg_reservoir.methods.parts.augment import Augment
+from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 
 def rotta(cls=Rotta, **options):

@@ -1,8 +1,8 @@
 import torch
 from small_net import make_method, make_net
 
-from mmseg_reservoir.core import ParamSpace, norm_affine
 from mmseg_reservoir.methods import Source
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 
 def test_predicts_and_never_changes(stream):

@@ -8,16 +8,12 @@ from small_net import make_router
 from small_vit import make_vit, prompt_method
 
 from mmseg_reservoir.cls import AdaptiveClassifier
-from mmseg_reservoir.core import (
-    ParamSpace,
-    ReservoirPipeline,
-    SingleModelPipeline,
-    StyleEncoder,
-    norm_affine,
-)
+from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
 from mmseg_reservoir.methods.cola import Cola
 from mmseg_reservoir.methods.dpcore import DPCore
 from mmseg_reservoir.methods.vpt import Vpt
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.style import StyleEncoder
 
 
 def cola(dtype):

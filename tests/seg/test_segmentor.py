@@ -7,11 +7,12 @@ from mmengine.config import ConfigDict
 from mmengine.registry import MODELS
 from mmseg.structures import SegDataSample
 
-from mmseg_reservoir.core import ParamSpace, SingleModelPipeline, norm_affine
+from mmseg_reservoir.core import SingleModelPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta, Source, Tent
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from mmseg_reservoir.seg.forward import segmentation_forward
+from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 
 @pytest.fixture

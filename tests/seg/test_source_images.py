@@ -4,9 +4,9 @@ import pytest
 import torch
 from stream_run import TINY, data_options, run, seeded_reservoir
 
-from mmseg_reservoir.core import Calibration, StyleEncoder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import UnlabelledImages
+from mmseg_reservoir.style import Calibration, StyleEncoder
 from tools import test_tta
 
 CONFIG = "segformer-tiny_tent_reservoir"

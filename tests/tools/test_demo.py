@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from mmengine.config import Config
 
-from mmseg_reservoir.core.style import SHIPPED
+from mmseg_reservoir.style.vgg import SHIPPED
 from tools import demo
 
 

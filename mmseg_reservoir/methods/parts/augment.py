@@ -1,0 +1,185 @@
+"""Random views of images for methods that ask for consistency: colour, place, blur, flip, noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
+
+from ...core.image_range import ImageRange
+from ...errors import ReservoirError
+
+_GREY = (0.299, 0.587, 0.114)
+# YIQ from RGB: luma, then two axes of colour, in whose plane a change of hue is a rotation.
+_YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
+_SLACK = 0.05  # how far outside of [0, 1] a value may lie, for resampling overshoots
+
+
+class Augment:
+    """The augmentations of CoTTA (Wang et al., CVPR 2022), which RoTTA and PeTTA use too.
+
+    In this order: brightness, contrast, saturation, hue and gamma; rotation, shift and scaling with
+    the edge continued outwards; Gaussian blur; left-right flip; Gaussian noise. Every image of a
+    batch is augmented in its own way.
+
+    Example:
+        >>> import torch
+        >>> view = Augment()(torch.rand(2, 3, 8, 8), torch.Generator().manual_seed(0))
+        >>> view.shape
+        torch.Size([2, 3, 8, 8])
+
+    Args:
+        mean: That was subtracted when the images were normalised, one number or one per channel.
+        std: That they were divided by. Both are undone first and done again last.
+        clip: Keep values in [0, 1]. False for images whose range is not known; gamma, which makes
+            no sense of negative values, is then left out.
+        brightness: Largest relative change; the same for the next two.
+        contrast: Towards or from the mean grey of the image.
+        saturation: Towards or from the grey of each pixel.
+        hue: Largest rotation in turns.
+        gamma: Largest change of the exponent.
+        degrees: Largest rotation.
+        shift: Largest shift over the size of the image.
+        scale: Largest relative change of size.
+        blur: Standard deviation in pixels, from and to.
+        flip: Share of the images that are mirrored left to right. 0 where that changes the class,
+            as with digits.
+        noise: Standard deviation.
+    """
+
+    def __init__(
+        self,
+        mean: float | Sequence[float] = 0.0,
+        std: float | Sequence[float] = 1.0,
+        clip: bool = True,
+        brightness: float = 0.4,
+        contrast: float = 0.3,
+        saturation: float = 0.5,
+        hue: float = 0.06,
+        gamma: float = 0.3,
+        degrees: float = 15.0,
+        shift: float = 1 / 16,
+        scale: float = 0.1,
+        blur: tuple[float, float] = (0.001, 0.5),
+        flip: float = 0.5,
+        noise: float = 0.005,
+    ) -> None:
+        self.range = ImageRange((mean, std))
+        self.clip = clip
+        self.brightness = brightness
+        self.contrast = contrast
+        self.saturation = saturation
+        self.hue = hue
+        self.gamma = gamma
+        self.degrees = degrees
+        self.shift = shift
+        self.scale = scale
+        self.blur = blur
+        self.flip = flip
+        self.noise = noise
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Augmented copies of images ``(N, C, H, W)``.
+
+        Args:
+            images: The batch.
+            generator: Where all randomness comes from; on the CPU, whatever the images are on.
+        """
+        draw = _Draw(images, generator)
+        view = self.range.to_unit(images)
+        if self.clip and not (view.amin() >= -_SLACK and view.amax() <= 1 + _SLACK):
+            raise ReservoirError(
+                f"images to augment must be in [0, 1], got {float(view.amin()):.3g} to "
+                f"{float(view.amax()):.3g}: give augment=dict(mean=..., std=...) as they were "
+                "normalised, or augment=dict(clip=False)"
+            )
+        view = self._colour(view, draw)
+        view = self._place(view, draw)
+        view = blurred(view, draw.between(*self.blur))
+        view = torch.where(draw.between(0, 1) < self.flip, view.flip(-1), view)
+        view = self._clipped(view + self.noise * draw.normal())
+        return self.range.from_unit(view)
+
+    def _colour(self, view: Tensor, draw: _Draw) -> Tensor:
+        view = self._clipped(view * draw.around(1, self.brightness))
+        grey = as_grey(view).mean(dim=(2, 3), keepdim=True)
+        view = self._clipped(torch.lerp(grey, view, draw.around(1, self.contrast)))
+        saturation, hue = draw.around(1, self.saturation), draw.around(0, self.hue)
+        if view.shape[1] == 3:  # other images have no colour to change
+            view = self._clipped(torch.lerp(as_grey(view), view, saturation))
+            view = self._clipped(turned_hue(view, hue.flatten()))
+        gamma = draw.around(1, self.gamma)
+        return view**gamma if self.clip else view
+
+    def _place(self, view: Tensor, draw: _Draw) -> Tensor:
+        angle = draw.around(0, math.radians(self.degrees)).flatten()
+        size = draw.around(1, self.scale).flatten()
+        x, y = (2 * draw.around(0, self.shift).flatten() for _ in range(2))  # of [-1, 1]
+        ratio = view.shape[2] / view.shape[3]
+        cos, sin = angle.cos() / size, angle.sin() / size
+        rows = [torch.stack([cos, -sin * ratio, x], 1), torch.stack([sin / ratio, cos, y], 1)]
+        grid = affine_grid(torch.stack(rows, 1), list(view.shape), align_corners=False)
+        return grid_sample(view, grid, padding_mode="border", align_corners=False)
+
+    def _clipped(self, view: Tensor) -> Tensor:
+        return view.clamp(0, 1) if self.clip else view
+
+
+class _Draw:
+    """Random numbers for a batch: one per image, shaped to act on ``(N, C, H, W)``."""
+
+    def __init__(self, images: Tensor, generator: torch.Generator) -> None:
+        self.images = images
+        self.generator = generator
+
+    def between(self, low: float, high: float) -> Tensor:
+        drawn = torch.rand(len(self.images), 1, 1, 1, generator=self.generator)
+        return (low + (high - low) * drawn).to(self.images)
+
+    def around(self, middle: float, spread: float) -> Tensor:
+        return self.between(middle - spread, middle + spread)
+
+    def normal(self) -> Tensor:
+        # Made where the images are: one seed is all that has to come from the CPU.
+        seed = int(torch.randint(2**62, (1,), generator=self.generator))
+        there = torch.Generator(self.images.device).manual_seed(seed)
+        like = {"device": self.images.device, "dtype": self.images.dtype}
+        return torch.randn(self.images.shape, generator=there, **like)
+
+
+def as_grey(images: Tensor) -> Tensor:
+    """One channel: the luma of three, the mean of another number."""
+    if images.shape[1] != 3:
+        return images.mean(dim=1, keepdim=True)
+    weights = torch.tensor(_GREY).to(images).view(1, 3, 1, 1)
+    return (images * weights).sum(dim=1, keepdim=True)
+
+
+def turned_hue(images: Tensor, turns: Tensor) -> Tensor:
+    """Colours rotated around the grey axis, by one angle per image; luma stays as it is."""
+    angle = 2 * math.pi * turns.double()
+    one, zero = torch.ones_like(angle), torch.zeros_like(angle)
+    rows = [
+        torch.stack([one, zero, zero], 1),
+        torch.stack([zero, angle.cos(), -angle.sin()], 1),
+        torch.stack([zero, angle.sin(), angle.cos()], 1),
+    ]
+    yiq = torch.tensor(_YIQ, dtype=torch.float64, device=images.device)
+    matrix = yiq.inverse() @ torch.stack(rows, 1) @ yiq
+    return torch.einsum("nij,njhw->nihw", matrix.to(images), images)
+
+
+def blurred(images: Tensor, sigma: Tensor) -> Tensor:
+    """Gaussian blur with a 5 x 5 window and one standard deviation per image."""
+    n, channels, height, width = images.shape
+    steps = torch.arange(-2, 3).to(images)
+    kernel = (-0.5 * (steps / sigma.reshape(n, 1)) ** 2).softmax(dim=1)
+    kernel = kernel.repeat_interleave(channels, dim=0).view(n * channels, 1, 5, 1)
+    maps = pad(images.reshape(1, n * channels, height, width), (2, 2, 2, 2), mode="replicate")
+    maps = conv2d(maps, kernel, groups=n * channels)
+    maps = conv2d(maps, kernel.transpose(2, 3), groups=n * channels)
+    return maps.view(n, channels, height, width)

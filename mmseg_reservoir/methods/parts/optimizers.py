@@ -1,0 +1,37 @@
+"""What steps the adapted parameters: any optimizer of torch by its name."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+from ...errors import ReservoirError
+from ...options import Choice, Options, pick, register
+
+_NO_PLAIN_STEP = ("Optimizer", "LBFGS", "SparseAdam")
+
+for _name, _cls in vars(torch.optim).items():
+    is_optimizer = isinstance(_cls, type) and issubclass(_cls, torch.optim.Optimizer)
+    if is_optimizer and _name not in _NO_PLAIN_STEP:
+        register("optimizer", _name)(_cls)
+
+
+def pick_optimizer(options: Options | str, where: str = "method.optimizer") -> Choice:
+    """Choose by ``dict(type="Adam", lr=...)``; its values are tried at once, on a number.
+
+    Args:
+        options: What the user wrote.
+        where: The place in the config, for messages.
+    """
+    choice = pick("optimizer", options, where, default="Adam", given=("params",))
+    try:
+        choice.make(params=[torch.zeros(1, requires_grad=True)])
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ReservoirError(f"{where}: {choice.name} does not take that: {error}") from error
+    return choice
+
+
+def optimizer_factory(choice: Choice) -> partial:
+    """From parameters to the optimizer that was chosen."""
+    return partial(choice.factory, **choice.options)

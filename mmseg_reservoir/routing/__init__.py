@@ -1,0 +1,20 @@
+"""Which expert a batch belongs to, and whether its style is new."""
+
+from .base import Router
+from .clustering import InformationClustering, KMeansClustering, SinkhornClustering
+from .oracle import OracleRouter
+from .segment_router import SegmentRouter
+from .style_memory import ReservoirSampling, StyleMemory
+from .style_router import StyleRouter
+
+__all__ = [
+    "InformationClustering",
+    "KMeansClustering",
+    "OracleRouter",
+    "ReservoirSampling",
+    "Router",
+    "SegmentRouter",
+    "SinkhornClustering",
+    "StyleMemory",
+    "StyleRouter",
+]

@@ -1,0 +1,82 @@
+"""What a router is: it decides which expert a batch belongs to, and whether its style is new."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.route import Route
+from ..errors import ReservoirError
+from ..style.calibration import Calibration
+
+
+class Router(ABC):
+    """Decides the route of every batch. Expert 0 is the source.
+
+    It is made from options alone, so that mistakes in them show before anything is computed, and
+    begins to know styles when it is fitted to a calibration.
+
+    Args:
+        k_max: The largest number of experts.
+    """
+
+    needs_style = True
+    """Whether it looks at styles; if not, nothing is encoded and no calibration is needed."""
+
+    def __init__(self, k_max: int = 16) -> None:
+        if k_max < 1:
+            raise ReservoirError(f"the reservoir needs room for K_max >= 1 expert, got {k_max}")
+        self.k_max = k_max
+
+    def fit(self, calibration: Calibration) -> Router:
+        """Learn from the styles of the source what is not new; returns itself."""
+        return self
+
+    @property
+    @abstractmethod
+    def k(self) -> int:
+        """K, the number of experts that routes refer to."""
+
+    @abstractmethod
+    def route(
+        self,
+        style: Tensor | None,
+        *,
+        may_open: bool = True,
+        domain: str | None = None,
+    ) -> Route:
+        """Route one batch.
+
+        Args:
+            style: Its style vector ``(d,)``.
+            may_open: False if it must not found a new domain (an incomplete last batch).
+            domain: Its true domain where known; for analysis only.
+        """
+
+    def blind(self) -> Route:
+        """The route of a batch that tells nothing, as of a covered lens; nothing is learned.
+
+        By default it goes to the source.
+        """
+        weights = torch.zeros(self.k)
+        weights[0] = 1
+        return Route(0, weights, is_new=False)
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """What is needed to go on as if nothing had happened."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+
+
+def check_finite(style: Tensor) -> None:
+    """Refuse a style that would spoil whatever is learned from it."""
+    if not torch.isfinite(style).all():
+        raise ReservoirError(
+            "the style vector is not finite: the image holds NaN or infinite values"
+        )

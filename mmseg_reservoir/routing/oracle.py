@@ -1,0 +1,72 @@
+"""Routing by the true domain: what perfect routing would gain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.route import Route
+from ..errors import ReservoirError
+from ..options import register
+from .base import Router
+
+
+@register("router", "oracle")
+class OracleRouter(Router):
+    """Routes by the true domain name: one expert each, beside the source. For analysis only.
+
+    It answers what perfect routing would gain, so that a loss can be put down to the routing or
+    to the adaptation.
+
+    Args:
+        k_max: The largest number of experts: the source's and one per domain.
+    """
+
+    needs_style = False
+
+    def __init__(self, k_max: int = 16) -> None:
+        super().__init__(k_max)
+        self._domains: list[str] = []
+
+    @property
+    def k(self) -> int:
+        """K: the source and every domain seen so far."""
+        return 1 + len(self._domains)
+
+    def route(
+        self,
+        style: Tensor | None = None,
+        *,
+        may_open: bool = True,
+        domain: str | None = None,
+    ) -> Route:
+        """Route by ``domain``; the style is ignored."""
+        if domain is None:
+            raise ReservoirError(
+                "OracleRouter needs the domain name of every batch, and this stream has none: "
+                "use the style router"
+            )
+        known = domain in self._domains
+        is_new = may_open and not known
+        if is_new:
+            if self.k == self.k_max:
+                raise ReservoirError(
+                    f"OracleRouter has no room for the domain {domain!r}: K_max = {self.k_max} "
+                    "must be at least the number of domains + 1"
+                )
+            self._domains.append(domain)
+        # A batch that may not open its domain is the source's until one comes that may.
+        index = 1 + self._domains.index(domain) if known or is_new else 0
+        weights = torch.zeros(self.k)
+        weights[index] = 1
+        return Route(index, weights, is_new)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The domains seen, in order."""
+        return {"domains": list(self._domains)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self._domains = list(state["domains"])

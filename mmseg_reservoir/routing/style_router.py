@@ -1,0 +1,118 @@
+"""Routing by the distance of styles to centroids, as in the paper."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torch import Tensor
+
+from ..core.route import Route
+from ..core.state import copied_to
+from ..errors import ReservoirError
+from ..options import choose, register
+from ..style.calibration import Calibration
+from .base import Router, check_finite
+from .clustering import Clustering, InformationClustering
+from .style_memory import ReservoirSampling, StyleMemory
+
+
+@register("router", "style")
+class StyleRouter(Router):
+    """Routes by style (paper, Sec. 4.1).
+
+    A style farther than ``tau`` from every centroid founds a new one (Eq. 7). Then the centroids
+    move, and the style is remembered.
+
+    Args:
+        clustering: How the centroids move; None for the paper's.
+        memory: The style memory R; None for the paper's.
+        k_max: The largest number of centroids.
+        quantile: q of ``tau``, the distance beyond which a style is new.
+        assign: Whether the returned weights come from the centroids ``"before"`` they move, as in
+            the published implementation, or ``"after"``, as in Algorithm 1.
+        learn_from: What the centroids follow: the remembered styles ``"and_current"``, as in the
+            published implementation, or ``"memory"``, to which the current style has been offered
+            first, as in Algorithm 1.
+        learn_incomplete: Learn from batches that may open no domain, too, as the published
+            implementation does. The style of a smaller batch is unlike that of a complete one.
+    """
+
+    def __init__(
+        self,
+        clustering: Clustering | None = None,
+        memory: StyleMemory | None = None,
+        k_max: int = 16,
+        quantile: float = 0.999,
+        assign: Literal["before", "after"] = "before",
+        learn_from: Literal["and_current", "memory"] = "and_current",
+        learn_incomplete: bool = False,
+    ) -> None:
+        super().__init__(k_max)
+        if not 0 < quantile <= 1:
+            raise ReservoirError(f"the quantile q of tau must lie in (0, 1], got {quantile}")
+        self.clustering = InformationClustering() if clustering is None else clustering
+        self.memory = ReservoirSampling() if memory is None else memory
+        self.quantile = quantile
+        self.tau: float | None = None
+        self._assign_after = choose(assign, {"before": False, "after": True}, "order of assign")
+        sources = {"and_current": False, "memory": True}
+        self._remember_first = choose(learn_from, sources, "learn_from")
+        self.learn_incomplete = learn_incomplete
+
+    def fit(self, calibration: Calibration) -> StyleRouter:
+        """Take ``tau`` and the first centroid from the styles of the source."""
+        self.tau = calibration.threshold(self.quantile, self.clustering.distance)
+        self.clustering.start(calibration.centroid)
+        self.memory.fill(calibration.styles)
+        return self
+
+    @property
+    def k(self) -> int:
+        """K, the number of centroids."""
+        return len(self.clustering.centroids)
+
+    def route(
+        self,
+        style: Tensor,
+        *,
+        may_open: bool = True,
+        domain: str | None = None,
+    ) -> Route:
+        """Route one style vector and learn from it."""
+        check_finite(style)
+        # 320 numbers: the routing stays where the centroids are.
+        style = style.to(self.clustering.source_centroid)
+        nearest = self.clustering.distances(style[None]).min()
+        is_new = bool(may_open and self.k < self.k_max and nearest > self.tau)
+        if is_new:
+            self.clustering.open(style)
+        if not (may_open or self.learn_incomplete):
+            weights = self.clustering.assign(style[None])[0]
+            return Route(int(weights.argmax()), weights, is_new)
+        styles = self.memory.with_current(style)
+        assignments = self.clustering.assign(styles)
+        weights = assignments[-1]
+        self.memory.add(style, assignments)
+        if self._remember_first and self.memory.styles is not None:
+            styles = self.memory.styles
+        self.clustering.move(styles, style)
+        if self._assign_after:
+            weights = self.clustering.assign(style[None])[0]
+        return Route(int(weights.argmax()), weights, is_new)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Centroids, style memory and threshold."""
+        return {
+            "clustering": self.clustering.state_dict(),
+            "tau": self.tau,
+            "memory": self.memory.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`; threshold and source centroid come from it, too."""
+        self.clustering.load_state_dict(state["clustering"])
+        if self.k > self.k_max:
+            raise ReservoirError(f"the saved router has {self.k} centroids, K_max is {self.k_max}")
+        self.tau = state["tau"]
+        device = self.clustering.source_centroid.device
+        self.memory.load_state_dict(copied_to(state["memory"], device))

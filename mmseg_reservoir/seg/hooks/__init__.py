@@ -1,0 +1,1 @@
+"""Hooks of mmengine, one per file."""

@@ -1,0 +1,148 @@
+"""The hook that makes a test run adapt."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmengine.dist import get_world_size
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS, MODELS
+from mmengine.runner import Runner
+from torch import Tensor, nn
+
+from ...build import SEGMENTATION, Plan, Workplace
+from ...core.image_range import ImageRange
+from ...errors import ReservoirError
+from ...methods import AdaptationMethod
+from ...routing.base import Router
+from ..forward import check_model, segmentation_forward
+from ..source_images import SourceImages
+
+CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
+"""What a config says about adaptation; all of it goes to :class:`Plan`. And ``source_images``."""
+
+
+@HOOKS.register_module()
+class AdaptationHook(Hook):
+    """Wraps the model at the start of a test, when its weights are loaded, and unwraps it after.
+
+    What to build stands in the config beside it: ``method``, ``params``, ``statistics``,
+    ``reservoir`` and ``source_images`` (see ``configs/_base_``). A wrapper named as the model
+    itself would come before the weights, and mmengine would not find the checkpoint's keys in it.
+
+    Args:
+        wrapper: The model that adapts, built by mmengine: ``AdaptiveSegmentor`` or a subclass.
+        reset_on_visit: Begin every visit with a new optimizer, as code does that runs one domain
+            after the other with an optimizer each. It tells the method when the domain changes,
+            which a deployed model does not know: for comparisons only.
+        method: Makes a method around the loaded model, instead of what the config says of
+            ``method``, ``params`` and ``statistics``.
+        router: A router that is ready made, instead of ``reservoir.router``.
+        encoder: A style encoder that is ready made, instead of ``reservoir.style``.
+    """
+
+    priority = "VERY_HIGH"
+
+    def __init__(
+        self,
+        wrapper: Mapping[str, Any] | None = None,
+        reset_on_visit: bool = False,
+        method: Callable[[nn.Module], AdaptationMethod] | None = None,
+        router: Router | None = None,
+        encoder: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.wrapper = {"type": "AdaptiveSegmentor"} if wrapper is None else dict(wrapper)
+        self.reset_on_visit = reset_on_visit
+        self.method = method
+        self.ready = {"router": router, "style": encoder}
+
+    def before_run(self, runner: Runner) -> None:
+        """Check all options, before weights are read."""
+        make_plan(runner.cfg, runner.seed, self.ready)
+
+    def before_test(self, runner: Runner) -> None:
+        """Wrap the model."""
+        if get_world_size() > 1:
+            raise ReservoirError(
+                "adaptation follows one stream and cannot be split over several processes: start "
+                "one process without a launcher"
+            )
+        # What the core says (a skipped update, a constant image) goes where the run's log goes.
+        logger = logging.getLogger("mmseg_reservoir")
+        logger.handlers, logger.level = list(runner.logger.handlers), runner.logger.level
+        model = runner.model.eval()  # whose SyncBN mmengine has converted: this is one process
+        check_model(model, _first_inputs(runner, model))
+        method = None if self.method is None else self.method(model)
+        plan = make_plan(runner.cfg, runner.seed, self.ready, method)
+        runner.logger.info(plan.describe())
+        known = ImageRange.of_preprocessor(model.data_preprocessor)
+        place = Workplace(model, segmentation_forward, known, SourceImages(runner))
+        pipeline = plan.assemble(place)
+        calibration = plan.look_at_source(pipeline, place)
+        if calibration is not None:
+            calibration.save(Path(runner.work_dir) / "calibration.safetensors")
+        given = {"model": model, "pipeline": pipeline}
+        given["batch_size"] = runner.cfg.test_dataloader.batch_size
+        runner.model = MODELS.build({**self.wrapper, **given}).eval()
+        runner.model.options = plan.options
+        space = pipeline.method.space
+        runner.logger.info(
+            f"{type(pipeline).__name__} around {type(pipeline.method).__name__}: "
+            f"{len(space):,} numbers in {len(space.names)} tensors adapt"
+        )
+
+    def before_test_epoch(self, runner: Runner) -> None:
+        """Tell an oracle where it is, and renew the optimizers if that is asked for."""
+        visit = getattr(runner.test_loop, "visit", None)
+        runner.model.domain = visit.domain if visit else None
+        if self.reset_on_visit:
+            runner.model.pipeline.reset_optimizers()
+
+    def after_test(self, runner: Runner) -> None:
+        """Unwrap the model, so that another test starts anew."""
+        adaptive = runner.model
+        adaptive.pipeline.method.space.load(adaptive.pipeline.source)
+        runner.model = adaptive.segmentor
+
+
+def make_plan(
+    cfg: Config,
+    seed: int,
+    ready: Mapping[str, Any] | None = None,
+    method: AdaptationMethod | None = None,
+) -> Plan:
+    """The plan of a run, from its config.
+
+    Args:
+        cfg: The config.
+        seed: Of the run.
+        ready: Parts of the reservoir that are ready made, by the names of their options.
+        method: The method, if it is ready made.
+    """
+    options = {key: _plain(cfg.get(key)) for key in CONFIG_KEYS if cfg.get(key) is not None}
+    if method is not None:
+        options = {"method": method, "reservoir": options.get("reservoir")}
+    ready = {name: part for name, part in (ready or {}).items() if part is not None}
+    if ready:
+        reservoir = options.get("reservoir") or {}
+        preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
+        options["reservoir"] = {**preset, **ready}
+    SourceImages.check(_plain(cfg.get("source_images")))
+    return Plan(SEGMENTATION, **options, seed=seed)
+
+
+@torch.no_grad()
+def _first_inputs(runner: Runner, model: nn.Module) -> Tensor:
+    """The first image of the stream as the model gets it."""
+    data = pseudo_collate([runner.test_loop.dataloader.dataset[0]])
+    return model.data_preprocessor(data, False)["inputs"]
+
+
+def _plain(value: Any) -> Any:
+    return value.to_dict() if hasattr(value, "to_dict") else value

@@ -1,0 +1,130 @@
+"""Pseudo-labels to look at: image | pseudo-label | ground truth | baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+
+from ...errors import ReservoirError
+
+_UNLABELLED = (0, 0, 0)
+_CAPTION_HEIGHT = 22
+
+
+@HOOKS.register_module()
+class PseudoLabelHook(Hook):
+    """Saves chosen frames below ``show_dir/round{r}/{domain}/``.
+
+    Each frame gives a panel ``{name}.png`` and the bare train ids ``{name}_labelTrainIds.png``,
+    so that a later run can show them as its baseline.
+
+    Args:
+        show_dir: Where the pictures go.
+        frames: Positions within a visit (0 is the first image).
+        rounds: Only these rounds; None for all.
+        baseline: None, ``"source"`` (the model before adaptation), or the ``show_dir`` of
+            another run with the same frames.
+        max_width: Panels are made of pictures at most this wide.
+    """
+
+    def __init__(
+        self,
+        show_dir: str,
+        frames: Sequence[int] = (0,),
+        rounds: Sequence[int] | None = None,
+        baseline: str | None = None,
+        max_width: int = 640,
+    ) -> None:
+        self.show_dir = Path(show_dir)
+        self.frames = frozenset(frames)
+        self.rounds = None if rounds is None else frozenset(rounds)
+        self.baseline = baseline
+        self.max_width = max_width
+
+    def before_test_epoch(self, runner: Runner) -> None:
+        """Count from the first frame of the visit."""
+        self._next = 0
+
+    def after_test_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
+    ) -> None:
+        """Save the chosen frames of a batch."""
+        visit = runner.test_loop.visit
+        first, self._next = self._next, self._next + len(outputs)
+        if self.rounds is not None and visit.round not in self.rounds:
+            return
+        where = Path(f"round{visit.round}") / visit.domain
+        for offset, sample in enumerate(outputs):
+            if first + offset in self.frames:
+                data = {key: [value[offset]] for key, value in data_batch.items()}
+                self._save(runner, data, sample, where)
+
+    def _save(self, runner: Runner, data: dict, sample: Any, where: Path) -> None:
+        name = Path(sample.img_path).stem
+        folder = self.show_dir / where
+        folder.mkdir(parents=True, exist_ok=True)
+        palette = runner.test_loop.dataloader.dataset.metainfo["palette"]
+        label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
+        expert = f"pseudo-label (expert {sample.get('expert', 0)}, K = {sample.get('k', 1)})"
+        pictures = {"image": _read(sample.img_path), expert: _paint(label, palette)}
+        if "gt_sem_seg" in sample:
+            truth = sample.gt_sem_seg.data[0].cpu().numpy()
+            pictures["ground truth"] = _paint(truth, palette)
+        if self.baseline is not None:
+            baseline = self._baseline(runner, data, where / f"{name}_labelTrainIds.png")
+            pictures[f"baseline: {Path(self.baseline).name}"] = _paint(baseline, palette)
+        _write(folder / f"{name}_labelTrainIds.png", label)
+        _write(folder / f"{name}.png", panel(pictures, self.max_width))
+
+    def _baseline(self, runner: Runner, data: dict, file: Path) -> np.ndarray:
+        if self.baseline == "source":
+            return runner.model.source_label(data).cpu().numpy()
+        path = Path(self.baseline) / file
+        label = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
+        if label is None:
+            raise ReservoirError(
+                f"the baseline has no picture {path}: run it with the same frames and rounds "
+                "first, or use baseline='source'"
+            )
+        return label
+
+
+def panel(pictures: dict[str, np.ndarray], max_width: int) -> np.ndarray:
+    """Pictures (BGR) side by side, each below its caption."""
+    height, width = next(iter(pictures.values())).shape[:2]
+    size = (min(width, max_width), round(height * min(1, max_width / width)))
+    columns = []
+    for caption, picture in pictures.items():
+        column = np.full((size[1] + _CAPTION_HEIGHT, size[0], 3), 255, np.uint8)
+        column[_CAPTION_HEIGHT:] = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+        cv2.putText(
+            column, caption, (4, 15), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA
+        )
+        columns += [column, np.full((len(column), 4, 3), 255, np.uint8)]
+    return np.hstack(columns[:-1])
+
+
+def _paint(label: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
+    """Colour train ids (as BGR); what has no class is black."""
+    colours = np.full((256, 3), _UNLABELLED, np.uint8)
+    colours[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
+    return colours[label.astype(np.uint8)]
+
+
+def _read(path: str) -> np.ndarray:
+    image = cv2.imread(path, cv2.IMREAD_COLOR)
+    if image is None:
+        raise ReservoirError(f"cannot read the image {path}")
+    return image
+
+
+def _write(path: Path, image: np.ndarray) -> None:
+    if not cv2.imwrite(str(path), image):  # OpenCV reports a failure only by this value
+        raise ReservoirError(f"cannot write {path}: is the disk full or read-only?")

@@ -1,0 +1,1 @@
+"""NVlabs' SegFormer, from which every published number on ACDC comes."""

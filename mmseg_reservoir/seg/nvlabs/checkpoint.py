@@ -1,0 +1,215 @@
+"""From the names and shapes of NVlabs' SegFormer checkpoints to those of our models.
+
+Pure functions on dictionaries of tensors; ``tools/convert_checkpoint.py`` reads and writes files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...checkpoint_files import find_weights
+from ...errors import ReservoirError
+
+Shape = tuple[int, ...]
+
+# Where the parts of a transformer block went. NVlabs' Linears of the MLP are 1x1 convolutions here.
+_BLOCK = {
+    "norm1": "norm1",
+    "attn.in_proj": "attn.attn.in_proj",
+    "attn.proj": "attn.attn.out_proj",
+    "attn.sr": "attn.sr",
+    "attn.norm": "attn.norm",
+    "norm2": "norm2",
+    "mlp.fc1": "ffn.layers.0",
+    "mlp.dwconv.dwconv": "ffn.layers.1",
+    "mlp.fc2": "ffn.layers.4",
+}
+_STAGE = {"patch_embed.proj": "0.projection", "patch_embed.norm": "0.norm", "norm": "2"}
+_HEAD = {"linear_fuse.conv": "fuse.conv", "linear_fuse.bn": "fuse.bn", "linear_pred": "conv_seg"}
+_BECOME_CONVOLUTIONS = re.compile(r"\.mlp\.fc[12]\.weight$|\.linear_c\d\.proj\.weight$")
+
+# In the files, but not in the forward pass: the unused classifier of mmseg's base class, and the
+# classifier of the ImageNet pre-training.
+_UNUSED = re.compile(r"decode_head\.conv_seg\.|(backbone\.)?head\.")
+
+_SIZES = {
+    (32, 2, 2, 2, 2): "MiT-B0",
+    (64, 2, 2, 2, 2): "MiT-B1",
+    (64, 3, 4, 6, 3): "MiT-B2",
+    (64, 3, 4, 18, 3): "MiT-B3",
+    (64, 3, 8, 27, 3): "MiT-B4",
+    (64, 3, 6, 40, 3): "MiT-B5",
+}
+
+
+class Converted(NamedTuple):
+    """Weights under new names, and the old names that were left out on purpose."""
+
+    weights: dict[str, Tensor]
+    dropped: list[str]
+
+
+def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a loaded checkpoint, without the prefix of data-parallel training."""
+    weights = find_weights(checkpoint)
+    return {name.removeprefix("module."): tensor for name, tensor in weights.items()}
+
+
+def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:
+    """Names and colours of the classes, where the checkpoint tells, under MMEngine's keys."""
+    meta = checkpoint.get("meta") or {}
+    known = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
+    known = {**known, **(meta.get("dataset_meta") or {})}
+    return {
+        key: [item if isinstance(item, str) else [int(x) for x in item] for item in known[key]]
+        for key in ("classes", "palette")
+        if known.get(key) is not None
+    }
+
+
+def detect_layout(names: Iterable[str]) -> str:
+    """``"nvlabs"`` or ``"mmseg0"`` (mmseg's own names, the same in its versions 0 and 1).
+
+    Raises:
+        ReservoirError: If the names are of neither, or of a backbone alone.
+    """
+    names = list(names)
+
+    def any_starts(*prefixes: str) -> bool:
+        return any(name.startswith(prefixes) for name in names)
+
+    nvlabs, mmseg = any_starts("backbone.patch_embed1."), any_starts("backbone.layers.0.0.")
+    backbone_alone = any_starts("patch_embed1.", "layers.0.0.")
+    if backbone_alone or ((nvlabs or mmseg) and not any_starts("decode_head.")):
+        raise ReservoirError(
+            "the checkpoint holds a backbone alone, such as the ImageNet weights mit_b5.pth: "
+            "take the one of the whole segmentation model, such as "
+            "segformer.b5.1024x1024.city.160k.pth"
+        )
+    if nvlabs and any_starts("decode_head.linear_c1."):
+        return "nvlabs"
+    if mmseg:
+        return "mmseg0"
+    raise ReservoirError(
+        "the checkpoint is of no SegFormer that NVlabs or mmseg published: its tensors are called "
+        f"{', '.join(names[:3]) or 'nothing at all'}, ..."
+    )
+
+
+def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
+    """Rename and reshape NVlabs' tensors for ``configs/_base_/models/segformer_mit-b5_nvlabs.py``.
+
+    Raises:
+        ReservoirError: If there is a tensor without a place in that model.
+    """
+    dropped = [name for name in weights if _UNUSED.match(name)]
+    used = {name: tensor for name, tensor in weights.items() if name not in dropped}
+    converted, unknown = {}, []
+    for name, tensor in _with_packed_attention(used).items():
+        new = _new_name(name)
+        if new is None:
+            unknown.append(name)
+        elif _BECOME_CONVOLUTIONS.search(name):
+            converted[new] = tensor[:, :, None, None]
+        else:
+            converted[new] = tensor
+    if unknown:
+        raise ReservoirError(
+            f"{len(unknown)} of the checkpoint's {len(weights)} tensors have no place in NVlabs' "
+            f"SegFormer ({_few(unknown)}): it is of another model, or was changed"
+        )
+    return Converted(converted, dropped)
+
+
+def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> None:
+    """Make sure that weights fill a model exactly.
+
+    Args:
+        weights: The weights.
+        expected: Name and shape of the model's tensors.
+
+    Raises:
+        ReservoirError: If a tensor is missing, left over, or of another shape.
+    """
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if _size(found) != _size(expected):
+        raise ReservoirError(
+            f"the checkpoint is {_describe(found)}, the config's model {_describe(expected)}: "
+            "give --config a model of the checkpoint's size"
+        )
+    problems = [
+        f"{name}: {found[name]} in the checkpoint, {shape} in the model"
+        for name, shape in expected.items()
+        if found.get(name, shape) != shape
+    ]
+    # Checkpoints of old torch do not have these counters, and nothing reads them.
+    problems += [
+        f"{name}: missing in the checkpoint"
+        for name in expected
+        if name not in found and not name.endswith("num_batches_tracked")
+    ]
+    problems += [f"{name}: not in the model" for name in found if name not in expected]
+    if problems:
+        raise ReservoirError(
+            f"{len(problems)} tensors do not fit the config's model ({_few(problems, '; ')}): give "
+            "--config the model that the checkpoint was trained with"
+        )
+
+
+def _with_packed_attention(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Stack q above kv, whose rows are k and then v: so torch's MultiheadAttention has them.
+
+    A q or kv without the other keeps its name, for which there is no place.
+    """
+    packed = dict(weights)
+    for name in weights:
+        partner = name.replace(".attn.q.", ".attn.kv.")
+        if partner != name and partner in weights:
+            stacked = torch.cat([packed.pop(name), packed.pop(partner)])
+            packed[name.replace(".attn.q.", ".attn.in_proj.")] = stacked
+    return packed
+
+
+def _new_name(name: str) -> str | None:
+    """The new name of a tensor, None where it has no place."""
+    module, _, kind = name.rpartition(".")
+    if match := re.fullmatch(r"backbone\.block([1-4])\.(\d+)\.(.+)", module):
+        stage, block, part = match.groups()
+        # The packed projection is no module: its tensors are in_proj_weight and in_proj_bias.
+        join = "_" if part == "attn.in_proj" else "."
+        place = f"backbone.layers.{int(stage) - 1}.1.{block}."
+        return f"{place}{_BLOCK[part]}{join}{kind}" if part in _BLOCK else None
+    if match := re.fullmatch(r"backbone\.(patch_embed|norm)([1-4])(\..+)?", module):
+        part = match[1] + (match[3] or "")
+        place = f"backbone.layers.{int(match[2]) - 1}."
+        return f"{place}{_STAGE[part]}.{kind}" if part in _STAGE else None
+    if match := re.fullmatch(r"decode_head\.linear_c([1-4])\.proj", module):
+        return f"decode_head.projections.{int(match[1]) - 1}.{kind}"
+    part = module.removeprefix("decode_head.")
+    return f"decode_head.{_HEAD[part]}.{kind}" if part in _HEAD and part != module else None
+
+
+def _size(shapes: Mapping[str, Shape]) -> Shape:
+    """Width of the first stage, then the number of blocks of each stage."""
+    blocks = {
+        match.groups()
+        for name in shapes
+        if (match := re.match(r"backbone\.layers\.(\d)\.1\.(\d+)\.", name))
+    }
+    width = shapes.get("backbone.layers.0.0.projection.bias", (0,))[0]
+    return (width, *(sum(stage == str(s) for stage, _ in blocks) for s in range(4)))
+
+
+def _describe(shapes: Mapping[str, Shape]) -> str:
+    size = _size(shapes)
+    blocks = "-".join(map(str, size[1:]))
+    return f"{_SIZES.get(size, 'a MiT of its own')} ({blocks} blocks, width {size[0]})"
+
+
+def _few(items: list[str], separator: str = ", ") -> str:
+    return separator.join(items[:3]) + f"{separator}..." * (len(items) > 3)

@@ -1,0 +1,41 @@
+"""The affine parameters of normalisation layers: what TENT and the paper adapt."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..options import choose, register
+from .base import modules_below, nothing_to_adapt
+
+NORM_TYPES: dict[str, type[nn.Module]] = {
+    "LayerNorm": nn.LayerNorm,
+    "BatchNorm": _BatchNorm,
+    "GroupNorm": nn.GroupNorm,
+}
+
+
+@register("params", "norm_affine")
+def norm_affine(
+    model: nn.Module,
+    under: str = "",
+    types: tuple[str, ...] = tuple(NORM_TYPES),
+    skip: tuple[str, ...] = (),
+) -> dict[str, nn.Parameter]:
+    """Select the weights and biases of normalisation layers, by module type and name prefix.
+
+    Args:
+        model: The model to look into.
+        under: Only modules below this name (``"backbone"`` for the paper's segmentation rows).
+        types: Which kinds of normalisation, out of ``NORM_TYPES``.
+        skip: Leave out modules with these names and what is below them. A name may begin anywhere
+            in the model: ``"layer4"`` is also ``"backbone.layer4"``, but not ``"layer40"``.
+    """
+    kinds = tuple(choose(t, NORM_TYPES, "kind of normalisation") for t in types)
+    selected = {
+        f"{name}.{leaf}": parameter
+        for name, module in modules_below(model, under).items()
+        if isinstance(module, kinds) and not any(f".{s}." in f".{name}." for s in skip)
+        for leaf, parameter in module.named_parameters(recurse=False)
+    }
+    return selected or nothing_to_adapt(model, f"affine {'/'.join(types)} parameters", under)

@@ -1,0 +1,260 @@
+"""What BatchNorm normalises by: the source's statistics, those of the batch, or a blend of both."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..errors import ReservoirError
+from ..options import construct, suggest
+
+if TYPE_CHECKING:
+    from .base import ParamSpace
+
+_logger = logging.getLogger(__name__)
+_NAMED = {"running": 0.0, "batch": 1.0}
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the BatchNorm layers of a model normalise by, in every pass.
+
+    Mean and variance are ``(1 - share) running + share batch``, where ``running`` are at first
+    those of the source. The layers are prepared before the parameters are selected, and the space
+    is told afterwards::
+
+        statistics = Statistics.of(wish, default="batch")
+        statistics.apply(model)
+        space = ParamSpace(model, norm_affine(model))
+        statistics.carry(space)
+
+    Args:
+        share: Of the batch. 0: the running statistics of the source, as the model comes. 1: those
+            of the batch, as TENT does for classifiers.
+        per_expert: Let the running statistics follow the stream: a batch that a method adapts to
+            moves them to the blend. They are then a part of the expert, as its parameters are;
+            a pass that only predicts never moves them. Needs a share between 0 and 1.
+    """
+
+    share: float = 0.0
+    per_expert: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ReservoirError(
+                f"statistics: the share of the batch must be in [0, 1], got {self.share}"
+            )
+        if self.per_expert and not self._blends:
+            raise ReservoirError(
+                "statistics: those of an expert follow the stream by the share of a batch, which "
+                f"must be above 0 and below 1, got {self.share}: take 0.1, or leave out per_expert"
+            )
+
+    @classmethod
+    def of(cls, value: Any, default: str) -> Statistics:
+        """Read what a user writes.
+
+        Args:
+            value: ``"running"``, ``"batch"``, the share of the batch as a number,
+                ``dict(share=..., per_expert=...)``, or None for the default.
+            default: ``"running"`` or ``"batch"``.
+        """
+        value = default if value is None else value
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str) and value in _NAMED:
+            return cls(_NAMED[value])
+        if isinstance(value, Mapping):
+            return construct(cls, value, "statistics")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return cls(float(value))
+        raise ReservoirError(
+            f"statistics cannot be {value!r}{suggest(value, _NAMED)}, the share of the batch as a "
+            "number from 0 to 1, or dict(share=..., per_expert=True)"
+        )
+
+    @property
+    def _blends(self) -> bool:
+        return 0 < self.share < 1
+
+    def apply(self, model: nn.Module) -> None:
+        """Prepare the BatchNorm layers of a model; to be called before its space is made."""
+        if self.share == 1:
+            use_batch_statistics(model)
+        elif self._blends and not blend(model, self.share):
+            _logger.warning("%s has no BatchNorm: statistics change nothing", type(model).__name__)
+
+    def carry(self, space: ParamSpace) -> None:
+        """Make statistics that follow the stream part of a space; before an optimizer holds it."""
+        if self.per_expert:
+            layers = _blended(space.model)
+            carry_statistics(space, layers)
+            space.followers += layers.values()
+
+
+def use_batch_statistics(model: nn.Module) -> None:
+    """Make every BatchNorm normalise with the statistics of the current batch, also in eval mode.
+
+    This is what TENT does for classification. A map with one value per channel has no statistics,
+    such as the pooled branch of DeepLab and PSPNet for a single image: there the source's serve.
+    """
+    for module in _norms(model).values():
+        if module.running_mean is not None:
+            source = module.running_mean, module.running_var
+            module.register_forward_pre_hook(partial(_lend, source))
+            module.register_forward_hook(_take_back)
+        module.track_running_stats = False
+        module.running_mean = module.running_var = None
+
+
+def _lend(source: tuple[Tensor, Tensor], norm: _BatchNorm, inputs: tuple[Tensor, ...]) -> None:
+    if _has_one_value(inputs[0]):
+        norm.running_mean, norm.running_var = (value.to(inputs[0].device) for value in source)
+
+
+def _take_back(norm: _BatchNorm, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    norm.running_mean = norm.running_var = None
+
+
+def _has_one_value(x: Tensor) -> bool:
+    """Whether a map ``(N, C, ...)`` has one value per channel, hence no spread."""
+    return x.numel() == x.shape[1]
+
+
+def _never() -> bool:
+    return False
+
+
+def _always() -> bool:
+    return True
+
+
+class BlendedBatchNorm(_BatchNorm):
+    """BatchNorm by ``(1 - a) mu + a mu_batch``, with the running mean mu; likewise the variance.
+
+    The gradient goes through the share of the batch. Where the layer learns (:func:`learning`), the
+    blend becomes the running statistics.
+
+    Args:
+        norm: The layer that it replaces, whose parameters and buffers it takes over.
+        rate: a, the share of a batch.
+        always: False blends only where the layer learns; elsewhere it normalises by the running
+            statistics as they are.
+    """
+
+    def __init__(self, norm: _BatchNorm, rate: float, always: bool = True) -> None:
+        super().__init__(norm.num_features, norm.eps, affine=False)
+        self.weight, self.bias = norm.weight, norm.bias
+        self.affine = norm.affine
+        self.running_mean, self.running_var = norm.running_mean, norm.running_var
+        self.num_batches_tracked = norm.num_batches_tracked
+        self.rate = rate
+        self.always = always
+        self.learns: Callable[[], bool] = _never
+        self.train(norm.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The normalised maps ``(N, C, ...)``."""
+        mean, var = self.running_mean, self.running_var
+        learns = self.learns()
+        if not (learns or self.always) or _has_one_value(x):
+            return batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps)
+        dims = [d for d in range(x.ndim) if d != 1]
+        # Under autocast the maps may be of half precision, which is too little for a variance.
+        batch_var, batch_mean = torch.var_mean(x.to(mean.dtype), dims, correction=0)
+        mean = torch.lerp(mean, batch_mean, self.rate)
+        var = torch.lerp(var, batch_var, self.rate)
+        if learns:
+            self.running_mean.copy_(mean.detach())
+            self.running_var.copy_(var.detach())
+        scale = (var + self.eps).rsqrt()
+        shift = -mean * scale
+        if self.affine:
+            scale, shift = scale * self.weight, shift * self.weight + self.bias
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        return (x * scale.view(shape) + shift.view(shape)).to(x.dtype)
+
+
+@contextmanager
+def learning(
+    layers: Iterable[BlendedBatchNorm], when: Callable[[], bool] = _always
+) -> Iterator[None]:
+    """Within this context forward passes move the running statistics of layers.
+
+    Args:
+        layers: Which ones.
+        when: Asked in every pass; ``torch.is_grad_enabled`` leaves out those that only look.
+    """
+    layers = list(layers)
+    for layer in layers:
+        layer.learns = when
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.learns = _never
+
+
+def blend(model: nn.Module, rate: float, always: bool = True) -> dict[str, BlendedBatchNorm]:
+    """Replace every BatchNorm of a model; the new layers by name.
+
+    Args:
+        model: The model, whose parameters and buffers stay the same objects.
+        rate: The share of a batch.
+        always: As in :class:`BlendedBatchNorm`.
+    """
+    norms = _norms(model)
+    for name, norm in norms.items():
+        _check_replaceable(name or "the model", norm)
+    for name, norm in norms.items():
+        parent, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(parent), leaf, BlendedBatchNorm(norm, rate, always))
+    return _blended(model)
+
+
+def carry_statistics(space: ParamSpace, layers: Mapping[str, BlendedBatchNorm]) -> None:
+    """Make the running statistics of layers part of a space's values.
+
+    They are then per domain as the parameters are: an expert that is loaded brings its own, a
+    cloned one inherits them, an ensemble averages them, and the source model normalises by those
+    of the source.
+    """
+    buffers = {}
+    for name, layer in layers.items():
+        buffers[f"{name}.running_mean"] = layer.running_mean
+        buffers[f"{name}.running_var"] = layer.running_var
+    if buffers:  # a model with LayerNorm or GroupNorm has none
+        space.carry(buffers)
+
+
+def _norms(model: nn.Module) -> dict[str, _BatchNorm]:
+    return {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
+
+
+def _blended(model: nn.Module) -> dict[str, BlendedBatchNorm]:
+    return {n: m for n, m in model.named_modules() if isinstance(m, BlendedBatchNorm)}
+
+
+def _check_replaceable(name: str, norm: _BatchNorm) -> None:
+    """Refuse a layer that does more than normalise: in its place the net would be another one."""
+    plain = (_BatchNorm.forward, nn.SyncBatchNorm.forward, BlendedBatchNorm.forward)
+    if type(norm).forward not in plain:
+        raise ReservoirError(
+            f"blended normalisation cannot replace {name}: {type(norm).__name__} has a forward of "
+            "its own, such as an activation, that would be lost. Take a net with plain BatchNorm "
+            'layers, or else statistics="running" or "batch" and a method that does not blend'
+        )
+    if norm.running_mean is None:
+        raise ReservoirError(
+            f"blended normalisation starts from the source's running statistics, but {name} keeps "
+            'none: take a net that does, and do not give it statistics="batch"'
+        )

@@ -1,0 +1,233 @@
+"""The space in which styles are compared: transforms that are fitted on the source."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.state import copied_to
+from ..errors import ReservoirError
+from ..options import find, register
+
+_FOLDS = 5
+
+
+class Transform(ABC):
+    """A map of styles ``(n, d)`` that is fitted on those of the source."""
+
+    honest = True
+    """Whether source styles look more typical than they are where they took part in the fit."""
+
+    def __init__(self, groups: Sequence[int] | None = None) -> None:
+        self.groups = None if groups is None else list(groups)
+        self.state: dict[str, Tensor] = {}
+
+    def fit(self, styles: Tensor) -> Transform:
+        """Learn from source styles ``(n, d)``."""
+        return self
+
+    @abstractmethod
+    def __call__(self, styles: Tensor) -> Tensor: ...
+
+
+@register("transform", "identity")
+class Identity(Transform):
+    """Leaves styles as they are."""
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return styles
+
+
+@register("transform", "gain_removal")
+class GainRemoval(Transform):
+    """Subtracts the mean of every tap: a global change of contrast moves all its log-variances."""
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        blocks = styles.split(self.groups or styles.shape[1], dim=1)
+        return torch.cat([block - block.mean(dim=1, keepdim=True) for block in blocks], dim=1)
+
+
+@register("transform", "standardise")
+class Standardise(Transform):
+    """Every channel with mean 0 and variance 1 on the source."""
+
+    def fit(self, styles: Tensor) -> Transform:
+        # A dead channel has no spread: it must not divide by zero.
+        scale = styles.std(dim=0).clamp_min(1e-6)
+        self.state = {"mean": styles.mean(dim=0), "scale": scale}
+        return self
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return (styles - self.state["mean"]) / self.state["scale"]
+
+
+@register("transform", "whiten")
+class Whiten(Transform):
+    """Removes what varies together on the source, as exposure does (Ledoit-Wolf covariance)."""
+
+    honest = False
+
+    def fit(self, styles: Tensor) -> Transform:
+        from sklearn.covariance import LedoitWolf
+
+        found = LedoitWolf().fit(styles.double().numpy())
+        values, vectors = torch.linalg.eigh(torch.from_numpy(found.covariance_))
+        # The symmetric root: fits on other frames (the folds) must not turn the axes.
+        matrix = (vectors * values.clamp_min(1e-12).rsqrt()) @ vectors.T
+        self.state = {
+            "mean": torch.from_numpy(found.location_).to(styles),
+            "matrix": matrix.to(styles),
+        }
+        return self
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return (styles - self.state["mean"]) @ self.state["matrix"]
+
+
+@register("transform", "squash")
+class Squash(Transform):
+    """``z / sqrt(r^2 + |z|^2)``, r the typical length on the source.
+
+    Near the source nothing changes but the scale. Far from it only the direction counts, so that
+    all domains scatter alike, however far they are.
+    """
+
+    def fit(self, styles: Tensor) -> Transform:
+        self.state = {"square": styles.square().sum(dim=1).mean().clamp_min(1e-12)}
+        return self
+
+    def __call__(self, styles: Tensor) -> Tensor:
+        return styles / (self.state["square"] + styles.square().sum(dim=1, keepdim=True)).sqrt()
+
+
+@register("space", "parts")
+class StyleSpace:
+    """Parts of the style vector, each with its own chain of transforms, side by side.
+
+    Example:
+        >>> space = StyleSpace(all=["standardise", "whiten"]).fit(torch.randn(50, 8))
+        >>> space(torch.randn(8)).shape
+        torch.Size([8])
+
+    Args:
+        all: Transforms of the whole vector, in order; each registered as ``"transform"``.
+        mean: Those of its means, where the statistic is ``mean_var``.
+        logvar: Those of its log-variances, likewise.
+    """
+
+    def __init__(
+        self,
+        all: Sequence[str] | None = None,
+        mean: Sequence[str] | None = None,
+        logvar: Sequence[str] | None = None,
+    ) -> None:
+        parts = {"all": all, "mean": mean, "logvar": logvar}
+        self.chains = {
+            part: [find("transform", step) for step in steps]
+            for part, steps in parts.items()
+            if steps is not None
+        }
+        if not self.chains:
+            raise ReservoirError("the style space needs one part at least: all, mean or logvar")
+
+    def fit(self, styles: Tensor, groups: Sequence[int] | None = None) -> StyleSpace:
+        """Fit all transforms; returns itself.
+
+        Args:
+            styles: Styles of the source, ``(n, d)``.
+            groups: Lengths of the blocks of the style vector, one per tap.
+        """
+        known = groups is not None
+        groups = list(groups) if known else [styles.shape[1]]
+        if sum(groups) != styles.shape[1]:
+            raise ReservoirError(
+                f"the blocks {groups} of a style must add up to its length, {styles.shape[1]}"
+            )
+        columns = _columns(groups)
+        if not known:
+            columns |= {"mean": (None, []), "logvar": (None, [])}
+        # In double precision: the whitening divides by small numbers.
+        styles = styles.detach().cpu().double()
+        self._parts: list[tuple[Tensor, list[Transform]]] = []
+        held_out = []
+        for name, steps in self.chains.items():
+            chosen, sizes = columns[name]
+            if chosen is None:
+                raise ReservoirError(
+                    f"reservoir.space.{name} needs reservoir.style.statistic='mean_var', and an "
+                    "encoder that tells the length of its blocks; else use reservoir.space.all"
+                )
+            chain, unseen = _fit_chain(styles[:, chosen], steps, sizes)
+            self._parts.append((chosen, chain))
+            held_out.append(unseen)
+        self.held_out = torch.cat(held_out, dim=1).float()
+        """The source styles as if they had not been seen by the fit: what to calibrate on."""
+        return self
+
+    def __call__(self, style: Tensor) -> Tensor:
+        """Map a style vector ``(d,)``."""
+        row = style.detach().cpu().double()[None]
+        return torch.cat([_apply(chain, row[:, c]) for c, chain in self._parts], dim=1)[0].float()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been fitted."""
+        states = [[step.state for step in chain] for _, chain in self._parts]
+        return {"parts": states, "held_out": self.held_out}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict` of a space with the same parts."""
+        for (_, chain), states in zip(self._parts, state["parts"], strict=True):
+            for step, values in zip(chain, states, strict=True):
+                step.state = copied_to(values, self.held_out.device)
+        self.held_out = copied_to(state["held_out"], self.held_out.device)
+
+
+def _columns(groups: Sequence[int]) -> dict[str, tuple[Tensor | None, list[int]]]:
+    """Columns and block lengths of each part: a block of ``mean_var`` is means, then logvars."""
+    blocks = torch.arange(sum(groups)).split(list(groups))
+    halves = [len(block) // 2 for block in blocks]
+    even = all(len(block) % 2 == 0 for block in blocks)
+    means = torch.cat([b[:h] for b, h in zip(blocks, halves, strict=True)]) if even else None
+    logvars = torch.cat([b[h:] for b, h in zip(blocks, halves, strict=True)]) if even else None
+    return {
+        "all": (torch.cat(blocks), list(groups)),
+        "mean": (means, halves),
+        "logvar": (logvars, halves),
+    }
+
+
+def _fit_chain(
+    styles: Tensor, steps: Sequence[type[Transform]], groups: list[int]
+) -> tuple[list[Transform], Tensor]:
+    """Fit the transforms one after the other; also the source styles as if they were unseen."""
+    chain, unseen = [], styles
+    for kind in steps:
+        if kind.honest:
+            step = kind(groups).fit(unseen)
+            unseen = step(unseen)
+        else:
+            step = kind(groups).fit(styles)
+            unseen = _cross_fit(kind, styles, groups)
+        styles = step(styles)
+        chain.append(step)
+    return chain, unseen
+
+
+def _cross_fit(kind: type[Transform], styles: Tensor, groups: list[int]) -> Tensor:
+    """Every style by a transform that was fitted without it."""
+    # In strides: the frames of one drive lie side by side and resemble each other.
+    fold = torch.arange(len(styles)) % min(_FOLDS, len(styles))
+    found = torch.empty_like(styles)
+    for i in fold.unique():
+        found[fold == i] = kind(groups).fit(styles[fold != i])(styles[fold == i])
+    return found
+
+
+def _apply(chain: Sequence[Transform], styles: Tensor) -> Tensor:
+    for step in chain:
+        styles = step(styles)
+    return styles

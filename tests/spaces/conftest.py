@@ -1,0 +1,1 @@
+from segformer_fixtures import images, mmseg_scope, model  # noqa: F401

@@ -1,0 +1,114 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.spaces.lora import lora_space
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.layers = nn.Sequential(
+            nn.Conv2d(8, 12, 1), nn.Conv2d(12, 12, 3, padding=1, groups=12), nn.Conv2d(12, 8, 1)
+        )
+
+    def forward(self, x):
+        n, c, h, w = x.shape
+        tokens = x.flatten(2).transpose(1, 2)
+        tokens = tokens + self.attn(tokens, tokens, tokens, need_weights=False)[0]
+        return self.layers(tokens.transpose(1, 2).view(n, c, h, w))
+
+
+TARGETS = ("attn", "layers.0", "layers.2")
+X = torch.randn(2, 8, 3, 4, generator=torch.Generator().manual_seed(0))
+
+
+def make(**options):
+    torch.manual_seed(0)
+    net = nn.Sequential(Block(), Block()).eval()
+    return net, lora_space(net, **{"targets": TARGETS, "rank": 2, **options})
+
+
+@torch.no_grad()
+def test_the_output_is_unchanged_at_the_start():
+    torch.manual_seed(0)
+    plain = nn.Sequential(Block(), Block()).eval()
+    assert torch.equal(make()[0](X), plain(X))
+
+
+def test_only_the_factors_adapt_and_gradients_reach_all_of_them():
+    net, space = make(under="1")
+    assert {n for n, p in net.named_parameters() if p.requires_grad} == set(space.names)
+    assert all(n.startswith("1.") and "lora_" in n for n in space.names)
+    assert len(space.names) == 8  # A and B of q k v, of the output, of two convolutions
+    # 2 x (8 + 24) + 2 x (8 + 8) + 2 x (8 + 12) + 2 x (12 + 8)
+    assert len(space) == 176
+    space.load(torch.randn(len(space)))  # at B = 0 no gradient would reach A
+    space.zero_grad()
+    net(X).square().sum().backward()
+    assert all(g.abs().sum() > 0 for g in space.split(space.values.grad))
+    assert not any(module.training for module in net.modules())
+
+
+@torch.no_grad()
+def test_product_average_equals_dense_weights_in_attention_and_convolutions():
+    net, space = make(average="product", alpha=6.0)
+    experts = 0.3 * torch.randn(3, len(space), generator=torch.Generator().manual_seed(4))
+    weights = torch.tensor([0.5, 0.3, 0.2])
+    with space.ensembled(experts, weights):
+        together = net(X)
+
+    torch.manual_seed(0)
+    plain = nn.Sequential(Block(), Block()).eval()
+    dense = copy.deepcopy(dict(plain.named_parameters()))
+    for expert, q in zip(experts, weights, strict=True):
+        values = dict(zip(space.names, space.split(expert), strict=True))
+        for name, a in values.items():
+            if "lora_A" not in name:
+                continue
+            module = name.replace("base_layer.", "").split(".lora_A")[0]
+            leaf = f"{module}.in_proj_weight" if module.endswith("attn") else f"{module}.weight"
+            b = values[name.replace("lora_A", "lora_B")]
+            delta = 6.0 / 2 * b.flatten(1) @ a.flatten(1)
+            dense[leaf] += q * delta.view_as(dense[leaf])
+    expected = torch.func.functional_call(plain, dense, X)
+    torch.testing.assert_close(together, expected)
+
+
+def test_the_seed_alone_decides_the_start():
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    first = make(seed=3)[1].snapshot()
+    torch.manual_seed(1)
+    net = nn.Sequential(Block(), Block())
+    after_net = torch.random.get_rng_state()
+    space = lora_space(net, targets=TARGETS, rank=2, seed=3)
+    assert torch.equal(torch.random.get_rng_state(), after_net)
+    assert not torch.equal(before, after_net)
+    assert torch.equal(space.snapshot(), first)
+    assert not torch.equal(make(seed=4)[1].snapshot(), first)
+
+
+def test_mistakes_are_explained():
+    with pytest.raises(
+        ReservoirError, match=r"no module .* ends in 'fc9'; Sequential has e.g. 0.a"
+    ):
+        make(targets=("attn", "fc9"))
+    with pytest.raises(ReservoirError, match="has LoRA factors already"):
+        lora_space(make()[0], targets=TARGETS)
+    with pytest.raises(ReservoirError, match=r"0.layers.1 is a grouped convolution; leave it out"):
+        make(targets=("layers.1",))
+
+
+def test_frozen_weights_are_never_written_to():
+    net, space = make()
+    frozen = {n: p.clone() for n, p in net.named_parameters() if n not in space.names}
+    space.load(torch.randn(len(space)))
+    for _ in range(3):
+        space.zero_grad()
+        net(X).sum().backward()
+    assert all(torch.equal(dict(net.named_parameters())[n], p) for n, p in frozen.items())
