@@ -1,11 +1,69 @@
 """Packaging. The dependencies are in ``requirements/``, tool settings in ``pyproject.toml``."""
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
+SHIPPED = (
+    "model-index.yml",
+    "configs/**/*.py",
+    "configs/**/*.yaml",
+    "tools/*.py",
+    "checkpoints/README.md",
+    # By name: whoever works here has large weights in this folder, too.
+    "checkpoints/becotta_tiny_minicity.safetensors",
+    "checkpoints/digits_convnet.safetensors",
+    "checkpoints/digits_vit.safetensors",
+    "checkpoints/segformer_tiny_minicity.safetensors",
+    "checkpoints/vgg19_front.safetensors",
+)
+"""What is installed in the package's ``.mim``, as mmseg does with its own."""
+COMMANDS = {
+    "reservoir-test": "test",
+    "reservoir-test-cls": "test_cls",
+    "reservoir-summarize": "summarize",
+    "reservoir-check-dataset": "check_dataset",
+    "reservoir-convert-checkpoint": "convert_checkpoint",
+    "reservoir-make-minicity": "make_minicity",
+    "reservoir-train": "train",
+    "reservoir-warmup": "warmup",
+}
+"""Commands, and what they call in ``mmseg_reservoir.console``."""
+
+
+class BuildWithShipped(build_py):
+    """Puts the shipped files into what is built; the checkout is not touched.
+
+    An editable install needs no copies: ``mmseg_reservoir.files.shipped`` finds the checkout's.
+    """
+
+    def run(self) -> None:
+        """Build the package, then copy."""
+        package = Path(self.build_lib) / "mmseg_reservoir"
+        # Else modules and configs that have been renamed since the last build would stay in it.
+        shutil.rmtree(package, ignore_errors=True)
+        super().run()
+        for name in [] if self.editable_mode else shipped_files():
+            target = package / ".mim" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, target)
+
+    def get_source_files(self) -> list[str]:
+        """What the source distribution needs for this command."""
+        return [*super().get_source_files(), *shipped_files()]
+
+
+def shipped_files() -> list[str]:
+    """The files that ``SHIPPED`` names, relative to this folder."""
+    found = {pattern: sorted(ROOT.glob(pattern)) for pattern in SHIPPED}
+    missing = [pattern for pattern, files in found.items() if not files]
+    if missing:
+        raise FileNotFoundError(f"{ROOT} is not complete, it has no {', '.join(missing)}")
+    return [str(file.relative_to(ROOT)) for files in found.values() for file in files]
 
 
 def read_version() -> str:
@@ -33,10 +91,19 @@ setup(
     "of domain experts",
     long_description=read_readme(),
     long_description_content_type="text/markdown",
+    author="the mmseg_reservoir contributors",
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["mmseg_reservoir", "mmseg_reservoir.*"]),
+    package_data={"mmseg_reservoir": ["py.typed"]},
+    cmdclass={"build_py": BuildWithShipped},
+    entry_points={
+        "console_scripts": [
+            f"{command} = mmseg_reservoir.console:{function}"
+            for command, function in COMMANDS.items()
+        ]
+    },
     install_requires=read_requirements("runtime"),
     extras_require={
         "cls": read_requirements("cls"),

@@ -3,8 +3,9 @@
     python benchmarks/routing.py --styles FILE.safetensors --preset stream --json OUT
     python benchmarks/routing.py --data minicity classification
 
-``real`` are recorded statistics of real frames (``--styles``), ``minicity`` single frames of the
-generated data set, ``classification`` batches of 200 corrupted digits; see style_streams.py.
+``real`` are recorded statistics of real frames (``--styles``, or the file that the environment
+variable RESERVOIR_STYLES names), ``minicity`` single frames of the generated data set,
+``classification`` batches of 200 corrupted digits; see style_streams.py.
 The JSON is ``{preset: figures}``, or with several data sets ``{data set: {preset: figures}}``.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +34,8 @@ from mmseg_reservoir.reservoir_plan import ReservoirPlan
 from mmseg_reservoir.routing import Router
 from mmseg_reservoir.style import Calibration
 
-DEV = Path(__file__).resolve().parents[2] / "shared/styles/real_styles_dev.safetensors"
+REAL = "RESERVOIR_STYLES"
+"""Environment variable that names recorded statistics of real frames."""
 DATA = ("real", "minicity", "classification")
 FADE = 6
 """Frames of a slow fade between two conditions."""
@@ -204,7 +207,7 @@ def load(data: str, styles: Path | None) -> style_streams.Recorded:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--styles", type=Path, help="recorded statistics of real frames")
+    parser.add_argument("--styles", type=Path, help=f"recorded statistics of real frames ({REAL})")
     parser.add_argument("--data", nargs="+", choices=DATA, help="default: all, or --styles alone")
     parser.add_argument("--preset", nargs="+", default=sorted(PRESETS), choices=sorted(PRESETS))
     parser.add_argument("--orders", nargs="+", default=[*ORDERS], choices=[*ORDERS])
@@ -213,11 +216,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--source-frames", type=int, default=2000, help="0: no source-only stream")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     args = parser.parse_args(arguments)
-    styles = args.styles or DEV
+    styles = args.styles or Path(os.environ.get(REAL) or os.devnull)
     data = args.data or (["real"] if args.styles else [*DATA])
     if not styles.is_file():
         if args.styles or "real" in (args.data or []):
-            parser.error(f"no file {styles}: give recorded statistics by --styles")
+            parser.error(f"no file {styles}: give recorded statistics by --styles or in {REAL}")
         data = [name for name in data if name != "real"]
     results: dict[str, dict[str, Any]] = {}
     for name in data:

@@ -20,9 +20,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mmseg_reservoir.cls.corruptions import corrupt
-from mmseg_reservoir.cls.datasets.digits import digits
 from mmseg_reservoir.core.image_range import ImageRange
+from mmseg_reservoir.datasets.corruptions import corrupt
+from mmseg_reservoir.datasets.digits import digits
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import cache_folder
 from mmseg_reservoir.minicity import CONDITIONS, render_frame

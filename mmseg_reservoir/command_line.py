@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from .errors import ReservoirError
+from .files import shipped
 from .options import suggest
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
     """The options that every test of a config has."""
-    parser.add_argument("config", help="config file")
+    parser.add_argument("config", help="config file, or the name of a shipped one")
     parser.add_argument("--work-dir", help="where results go (default: work_dirs/CONFIG)")
     parser.add_argument("--seed", type=int, help="default: the config's, 0")
     parser.add_argument(
@@ -40,13 +42,11 @@ def read_config(
     """A config file with changes merged in.
 
     Args:
-        path: The file.
+        path: The file, or the name of a shipped one (see :func:`find_config`).
         changes: From dotted keys to values.
         known: Top-level keys that may be set though the file has them not.
     """
-    if not Path(path).is_file():
-        raise ReservoirError(f"no config file {path}")
-    cfg = Config.fromfile(path)
+    cfg = Config.fromfile(find_config(path))
     valid = {*cfg, *known}
     for key in changes:
         top = key.split(".")[0]
@@ -56,6 +56,27 @@ def read_config(
             )
     cfg.merge_from_dict(dict(changes))
     return cfg
+
+
+def find_config(path: str | Path) -> Path:
+    """A config file: the one at this path, else the shipped one of this name.
+
+    ``configs/minicity/segformer-tiny_tent.py`` and ``minicity/segformer-tiny_tent.py`` name the
+    same shipped file, so that commands of a checkout work from anywhere.
+    """
+    path = Path(path)
+    if path.is_file():
+        return path
+    configs = shipped("configs")
+    named = configs / (path.relative_to("configs") if path.parts[:1] == ("configs",) else path)
+    if not path.is_absolute() and named.is_file():
+        return named
+    names = [file.relative_to(configs).as_posix() for file in configs.glob("[!_]*/**/*.py")]
+    near = difflib.get_close_matches(path.as_posix().removeprefix("configs/"), names, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise ReservoirError(
+        f"no config file {path}, neither here nor among the shipped ones in {configs}{hint}"
+    )
 
 
 def end_in_one_line(main: Callable[[], None]) -> int:

@@ -1,8 +1,7 @@
 """Reads the parity traces: recorded runs of the published implementation, and what they ran on.
 
-Their folder is ``$RESERVOIR_PARITY``, or ``../shared/parity`` beside the repository; its FORMAT.md
-explains every name that is used here. :func:`build_pipeline` is the one place where the options of
-the published code become ours.
+Their folder is ``$RESERVOIR_PARITY``; its FORMAT.md explains every name that is used here.
+:func:`build_pipeline` is the one place where the options of the published code become ours.
 """
 
 from __future__ import annotations
@@ -32,10 +31,8 @@ from mmseg_reservoir.spaces import ParamSpace, norm_affine, use_batch_statistics
 from mmseg_reservoir.style import Calibration, StyleEncoder
 from mmseg_reservoir.style.statistics import logvar
 
-FOLDER = Path(
-    os.environ.get("RESERVOIR_PARITY") or Path(__file__).resolve().parents[2] / "shared" / "parity"
-)
-ABSENT = f"no parity traces in {FOLDER}: name their folder in RESERVOIR_PARITY"
+FOLDER = Path(os.environ.get("RESERVOIR_PARITY") or os.devnull)
+ABSENT = "no parity traces: name their folder in the environment variable RESERVOIR_PARITY"
 _SOURCE_STYLES = 1000  # so many source batches the published code looks at
 _IMAGENET_MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
 _IMAGENET_STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)

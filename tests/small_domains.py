@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from mmseg_reservoir.cls.datasets.arrays import ArrayImages
-from mmseg_reservoir.cls.datasets.base import DomainSet
+from mmseg_reservoir.datasets.base import ArrayImages, DomainSet
 
 NAMES = ("fog", "snow", "noise")
 

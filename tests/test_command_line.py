@@ -1,9 +1,17 @@
 import argparse
+from pathlib import Path
 
 import pytest
 
-from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
+from mmseg_reservoir.command_line import (
+    add_config_options,
+    end_in_one_line,
+    find_config,
+    parse,
+    read_config,
+)
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import shipped
 
 
 @pytest.fixture
@@ -21,6 +29,33 @@ def test_changes_are_merged_and_must_be_known(file):
         read_config(file, {"methd.lr": 2.0})
     with pytest.raises(ReservoirError, match=r"no config file nowhere\.py"):
         read_config("nowhere.py", {})
+
+
+def test_a_config_is_found_by_its_name_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "minicity/segformer-tiny_tent.py"
+    for given in (name, f"configs/{name}"):
+        assert find_config(given) == shipped(f"configs/{name}")
+    cfg = read_config(name, {"method.optimizer.lr": 7.0})
+    assert cfg.method.optimizer.lr == 7
+    assert Path(cfg.load_from).is_file()
+
+
+def test_a_file_here_comes_before_the_shipped_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "minicity/segformer-tiny_tent.py"
+    (tmp_path / "minicity").mkdir()
+    (tmp_path / name).write_text("a = 1\n")
+    assert read_config(name, {}).a == 1
+
+
+def test_a_config_that_is_nowhere(tmp_path):
+    with pytest.raises(ReservoirError, match=r"mean minicity/segformer-tiny_tent\.py\?"):
+        find_config("configs/minicity/segformer-tiny_tnt.py")
+    with pytest.raises(ReservoirError, match="neither here nor among the shipped ones in "):
+        find_config(tmp_path / "minicity/segformer-tiny_tent.py")
+    with pytest.raises(ReservoirError, match="no config file"):
+        find_config("minicity")
 
 
 def test_options_of_a_test(file):

@@ -48,7 +48,7 @@ def test_they_segment(minicity, tmp_path):
 
 def test_they_classify(tmp_path):
     config = tmp_path / "own.py"
-    base = TINY.parent / "cls/digits/digits_convnet_tent.py"
+    base = TINY.parent / "cls/digits_convnet.py"
     config.write_text(f"_base_ = {str(base)!r}\n{OPTIONS}stream = dict(rounds=1)\n")
     assert test_cls.main([str(config), f"--work-dir={tmp_path / 'w'}"]) == 0
     results = json.loads((tmp_path / "w/results.json").read_text())

@@ -16,12 +16,10 @@ from rich.console import Console
 from rich.progress import track
 
 from mmseg_reservoir.check.checks import check_all
-from mmseg_reservoir.check.layouts import LAYOUTS
 from mmseg_reservoir.check.locate import check_root
-from mmseg_reservoir.check.read import read_files
-from mmseg_reservoir.check.show import show
-from mmseg_reservoir.check.summary import summarise
-from mmseg_reservoir.check.survey import list_files
+from mmseg_reservoir.check.outcome import show, summarise
+from mmseg_reservoir.check.survey import list_files, read_files
+from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.errors import ReservoirError
 
 
@@ -50,7 +48,7 @@ def check(args: argparse.Namespace) -> bool:
     root = args.path.absolute()
     check_root(root, args.dataset)
     survey = list_files(LAYOUTS[args.dataset], root)
-    total = sum(len(files.images) + len(files.labels) for files in survey.found)
+    total = sum(len(files.images) + len(files.labels) for files in survey.cells)
     progress = Console(stderr=True)
     for _ in track(
         read_files(survey, args.workers, args.fast),

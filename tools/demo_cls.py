@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIGS = ROOT / "configs" / "cls" / "digits"
+CONFIGS = ROOT / "configs" / "cls"
 CONVNET = {
     "Source": "source",
     "BatchNorm statistics": "norm",
@@ -33,50 +33,64 @@ CONVNET = {
     "ROID*": "roid",
 }
 VIT = {"Source": "source", "TENT": "tent", "EATA": "eata", "DPCore": "dpcore", "VPT": "vpt"}
+PLUG_INS = ("tent", "rotta", "eta", "sar", "eata", "roid", "vpt")
+"""Methods that the paper has with the reservoir, too."""
 NETS = {"ConvNet": ("digits_convnet", CONVNET), "ViT": ("digits_vit", VIT)}
 
 
-def chosen_runs(only: list[str] | None = None) -> dict[str, str]:
-    """Names and configs of the runs, in the order of the table.
+class Run(NamedTuple):
+    """A row of a table of configs, with or without the reservoir."""
+
+    table: str
+    method: str
+    with_reservoir: bool
+
+
+def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
+    """The runs by their names, in the order of the table.
 
     Args:
-        only: Endings of configs, such as ``tent``; None for all.
+        only: Rows, such as ``tent``; None for all.
     """
     from mmseg_reservoir.options import choose
     from mmseg_reservoir.report.errors import PLUG_IN
 
-    known = {ending: ending for _, methods in NETS.values() for ending in methods.values()}
-    for ending in only or []:
-        choose(ending, known, "method for --only")
+    known = {method: method for _, methods in NETS.values() for method in methods.values()}
+    for method in only or []:
+        choose(method, known, "method for --only")
     runs = {}
-    for net, (prefix, methods) in NETS.items():
-        for name, ending in methods.items():
-            if only and ending not in only:
+    for net, (table, methods) in NETS.items():
+        for name, method in methods.items():
+            if only and method not in only:
                 continue
-            runs[f"{net}: {name}"] = f"{prefix}_{ending}"
-            if (CONFIGS / f"{prefix}_{ending}_reservoir.py").is_file():
-                runs[f"{net}: {name}{PLUG_IN}"] = f"{prefix}_{ending}_reservoir"
+            runs[f"{net}: {name}"] = Run(table, method, with_reservoir=False)
+            if method in PLUG_INS:
+                runs[f"{net}: {name}{PLUG_IN}"] = Run(table, method, with_reservoir=True)
     return runs
 
 
-def run_config(config: str, out: Path, rounds: int, seed: int) -> dict[str, Any]:
-    """Run one config, on one core: the same numbers whatever else runs beside it."""
+def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
+    """Run one row, on one core: the same numbers whatever else runs beside it."""
     import torch
 
+    from mmseg_reservoir.cls.rows import choose_row, row_label
     from mmseg_reservoir.cls.run import run
     from mmseg_reservoir.command_line import read_config
 
     torch.set_num_threads(1)
-    path = CONFIGS / f"{config}.py"
+    path = CONFIGS / f"{row.table}.py"
     changes = {"stream.rounds": rounds, "randomness.seed": seed, "device": "cpu"}
-    cfg = read_config(path, changes, known=("device",))
-    return run(cfg.to_dict(), out / config, config_file=str(path), quiet=True)
+    # No row says anything of these, so they may be merged before one is chosen.
+    options = choose_row(read_config(path, changes).to_dict(), row.method, row.with_reservoir)
+    label = row_label(row.method, options)
+    folder = out / f"{row.table}_{label}"
+    return run(options, folder, config_file=str(path), row=label, quiet=True)
 
 
 def clean_errors() -> dict[str, float]:
     """Percent of clean images that each network gets wrong."""
     from mmseg_reservoir.cls.backbones.trained import error, trained_net
-    from mmseg_reservoir.cls.datasets.digits import digits
+    from mmseg_reservoir.datasets.digits import digits
 
     clean = digits(train=False)
     return {
@@ -85,15 +99,12 @@ def clean_errors() -> dict[str, float]:
 
 
 def run_all(
-    configs: Mapping[str, str], out: Path, rounds: int, seed: int, workers: int
+    rows: Mapping[str, Run], out: Path, rounds: int, seed: int, workers: int
 ) -> dict[str, dict[str, Any]]:
     """All runs, several at a time; each in a process that has torch's threads for itself."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        waiting = {
-            name: pool.submit(run_config, config, out, rounds, seed)
-            for name, config in configs.items()
-        }
+        waiting = {name: pool.submit(run_row, row, out, rounds, seed) for name, row in rows.items()}
         results = {}
         for name, future in waiting.items():
             results[name] = future.result()
@@ -119,13 +130,13 @@ def main(argv: list[str] | None = None) -> int:
 
     def demo() -> None:
         start = time.monotonic()
-        configs = chosen_runs(args.only)
+        rows = chosen_runs(args.only)
         for net, wrong in clean_errors().items():
             print(f"{net}: {wrong:.1f} % error on clean images")
         print(f"Style: by the shipped front of an ImageNet-trained VGG-19, {SHIPPED}")
         out = args.out.resolve()
-        print(f"{len(configs)} runs of {args.rounds} visits of six corruptions ...", flush=True)
-        runs = run_all(configs, out, args.rounds, args.seed, args.workers)
+        print(f"{len(rows)} runs of {args.rounds} visits of six corruptions ...", flush=True)
+        runs = run_all(rows, out, args.rounds, args.seed, args.workers)
         table = error_table(runs)
         (out / "table.txt").write_text(f"{table}\n", encoding="utf-8")
         plot_errors(runs, out / "errors.png")

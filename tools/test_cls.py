@@ -1,7 +1,7 @@
 """Test a classifier on a recurring stream while it adapts.
 
-python tools/test_cls.py configs/cls/digits/digits_convnet_tent_reservoir.py
-python tools/test_cls.py CONFIG --seed 1 --cfg-options stream.type=cdc
+python tools/test_cls.py configs/cls/digits_convnet.py --method tent --with-reservoir
+python tools/test_cls.py CONFIG --method eata --seed 1 --cfg-options stream.type=cdc
 """
 
 from __future__ import annotations
@@ -11,38 +11,57 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mmseg_reservoir.cls.run import known_keys, run
+from mmengine.config import Config
+
+from mmseg_reservoir.cls.rows import choose_row, row_label
+from mmseg_reservoir.cls.run import run
 from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
 from mmseg_reservoir.report.closing import closing_tables
 
 
-def load(args: argparse.Namespace) -> dict[str, Any]:
-    """The config as plain options, with the command line merged in."""
-    cfg = read_config(args.config, args.cfg_options, known_keys())
+def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Plain options of the run, the command line over the row; and where they were written."""
+    table = read_config(args.config, {})
+    names_reservoir = any(key.split(".")[0] == "reservoir" for key in args.cfg_options)
+    row = choose_row(table.to_dict(), args.method, args.with_reservoir or names_reservoir)
+    if args.method and args.method not in (table.get("rows") or {}):
+        print(
+            f"note: {args.config} has no row {args.method!r} and nothing is published for it: it "
+            "runs with the method's defaults and the optimizer that the config has for all"
+        )
+    cfg = Config(row)
+    cfg.merge_from_dict(args.cfg_options)
     options = cfg.to_dict()
-    options["work_dir"] = args.work_dir or options.get("work_dir") or f"work_dirs/{_stem(args)}"
+    file, label = Path(table.filename).resolve(), row_label(args.method, options)
+    name = f"{file.stem}_{label}" if label else file.stem
+    options["work_dir"] = args.work_dir or options.get("work_dir") or f"work_dirs/{name}"
     if args.seed is not None:
         options["randomness"] = {**(options.get("randomness") or {}), "seed": args.seed}
-    return options
+    return options, {"config_file": str(file), "row": label}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_config_options(parser)
+    parser.add_argument("--method", help="row of the config, or a method without a row")
+    parser.add_argument(
+        "--with-reservoir", action="store_true", help="put ReservoirTTA around the method"
+    )
+    return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_config_options(parser)
 
     def test() -> None:
-        args = parse(parser, argv)
-        options = load(args)
-        results = run(options, options["work_dir"], config_file=str(Path(args.config).resolve()))
+        args = parse(make_parser(), argv)
+        options, written = load(args)
+        results = run(options, options["work_dir"], **written)
         print(closing_tables(results, lambda text: print(f"warning: {text}", file=sys.stderr)))
         print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
 
     return end_in_one_line(test)
-
-
-def _stem(args: argparse.Namespace) -> str:
-    return Path(args.config).stem
 
 
 if __name__ == "__main__":

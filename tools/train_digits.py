@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from mmseg_reservoir.cls.backbones.trained import NETS, error, train_net, write_net
-from mmseg_reservoir.cls.datasets.digits import digits
+from mmseg_reservoir.datasets.digits import digits
 
 
 def main(argv: list[str] | None = None) -> int:

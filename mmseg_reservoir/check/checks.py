@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from . import finding as kinds
-from .finding import Finding
-from .label_values import label_fault
-from .layout import Cell
-from .npy import array_fault
+import numpy as np
+
+from ..datasets.disk_layout import Array, Cell, Layout
+from . import findings as kinds
+from .findings import Finding, Kind
 from .survey import Survey
 
 CHECKS: list[Callable[[Survey], Iterator[Finding]]] = []
@@ -17,14 +17,14 @@ CHECKS: list[Callable[[Survey], Iterator[Finding]]] = []
 
 def check_all(survey: Survey) -> list[Finding]:
     """Run every check."""
-    return [found for check in CHECKS for found in check(survey)]
+    return [finding for check in CHECKS for finding in check(survey)]
 
 
 @CHECKS.append
 def check_presence(survey: Survey) -> Iterator[Finding]:
     """Images in every cell; a split that nobody needs may be absent as a whole."""
-    present = {files.cell.split for files in survey.found if files.images}
-    for files in survey.found:
+    present = {files.cell.split for files in survey.cells if files.images}
+    for files in survey.cells:
         cell = files.cell
         if files.images:
             continue
@@ -38,7 +38,7 @@ def check_presence(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_counts(survey: Survey) -> Iterator[Finding]:
     """As many images as were published."""
-    for files in survey.found:
+    for files in survey.cells:
         cell, count = files.cell, len(files.images)
         if count and cell.expected not in (None, count) and not files.missing:
             yield Finding(
@@ -49,7 +49,7 @@ def check_counts(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_missing(survey: Survey) -> Iterator[Finding]:
     """Every file that the data set names, unless the whole cell is absent."""
-    for files in survey.found:
+    for files in survey.cells:
         if files.images:
             for name in files.missing:
                 yield Finding(kinds.MISSING, files.cell.name, name)
@@ -58,7 +58,7 @@ def check_missing(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_pairs(survey: Survey) -> Iterator[Finding]:
     """Images with labels, and labels with images."""
-    for files in survey.found:
+    for files in survey.cells:
         cell = files.cell
         if cell.labels is None:
             continue
@@ -81,7 +81,7 @@ def check_pairs(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_files(survey: Survey) -> Iterator[Finding]:
     """Files that hold something, and decode."""
-    for files in survey.found:
+    for files in survey.cells:
         for path in (*files.images.values(), *files.labels.values()):
             facts = survey.facts[path]
             if facts.size == 0:
@@ -94,7 +94,7 @@ def check_files(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_sizes(survey: Survey) -> Iterator[Finding]:
     """Images of the published size, and labels of the size of their image."""
-    for files in survey.found:
+    for files in survey.cells:
         for key, path in files.images.items():
             shape = survey.facts[path].shape
             if shape is None:
@@ -112,7 +112,7 @@ def check_sizes(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_arrays(survey: Survey) -> Iterator[Finding]:
     """Arrays of the published shape and type; arrays of labels with all classes."""
-    for files in survey.found:
+    for files in survey.cells:
         wanted = files.cell.array
         for path in files.images.values() if wanted is not None else ():
             facts = survey.facts[path]
@@ -127,7 +127,7 @@ def check_arrays(survey: Survey) -> Iterator[Finding]:
 @CHECKS.append
 def check_label_values(survey: Survey) -> Iterator[Finding]:
     """Labels that hold train ids."""
-    for files in survey.found:
+    for files in survey.cells:
         for path in files.labels.values():
             facts = survey.facts[path]
             if facts.shape is None:
@@ -144,7 +144,7 @@ def check_duplicates(survey: Survey) -> Iterator[Finding]:
     if not survey.layout.unique:
         return
     places = defaultdict(list)
-    for files in survey.found:
+    for files in survey.cells:
         for path in files.images.values():
             facts = survey.facts[path]
             if facts.sha256 is not None and facts.fault is None:
@@ -153,6 +153,47 @@ def check_duplicates(survey: Survey) -> Iterator[Finding]:
         for other, copy in rest:
             if other != cell:
                 yield Finding(kinds.DUPLICATES, other, f"{copy} = {first}")
+
+
+def array_fault(
+    array: tuple[tuple[int, ...], str], values: tuple[int, ...] | None, wanted: Array
+) -> str | None:
+    """How an array differs from what was published; None if it does not.
+
+    Args:
+        array: Its shape and type.
+        values: Its distinct values, where it is a list of integers.
+        wanted: What was published.
+    """
+    shape, dtype = array
+    right_type = np.issubdtype(dtype, np.integer) if wanted.dtype is None else dtype == wanted.dtype
+    if shape != wanted.shape or not right_type:
+        return f"{dtype} {shape}, not {wanted.dtype or 'integers'} {wanted.shape}"
+    if wanted.classes is not None and values != tuple(range(wanted.classes)):
+        return f"{len(values)} classes from {values[0]} to {values[-1]}, not {wanted.classes}"
+    return None
+
+
+def label_fault(values: tuple[int, ...] | None, layout: Layout) -> tuple[Kind, str] | None:
+    """The kind of mistake in a label and its details; None if its values are train ids.
+
+    Args:
+        values: The distinct values of its pixels; None if it has several channels.
+        layout: Says which values are classes, and which is ignored.
+    """
+    if values is None:
+        return kinds.COLOURS, ": has several channels"
+    counted = set(values) - {layout.ignore}
+    if not counted:
+        return kinds.ALL_IGNORED, f": only {layout.ignore}"
+    wrong = sorted(value for value in counted if not 0 <= value < layout.classes)
+    if not wrong:
+        return None
+    text = f": has {', '.join(map(str, wrong[:8]))}{', ...' if len(wrong) > 8 else ''}"
+    # Cityscapes' ids go to 33; a picture with nothing beyond 33 is one of ids, not of noise.
+    if min(wrong) >= layout.classes and max(wrong) <= layout.raw_ids:
+        return kinds.RAW_IDS, text
+    return kinds.BAD_VALUES, text
 
 
 def _wanted(survey: Survey, cell: Cell) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mmseg_reservoir.errors import ReservoirError
-
-from .layout import Layout
-from .layouts import LAYOUTS
+from ..datasets import LAYOUTS
+from ..datasets.disk_layout import Layout
+from ..errors import ReservoirError
 
 
 def check_root(root: Path, name: str) -> None:
@@ -25,10 +24,10 @@ def check_root(root: Path, name: str) -> None:
     near = nearby(root, layout)
     if near is not None:
         raise ReservoirError(f"{message}; did you mean {near}?")
-    for other, its in LAYOUTS.items():
-        if its.fits(root):
+    for other_name, other in LAYOUTS.items():
+        if other.fits(root):
             raise ReservoirError(
-                f"{root} is {its.title}, not {layout.title}: check it with {other!r}"
+                f"{root} is {other.title}, not {layout.title}: check it with {other_name!r}"
             )
     raise ReservoirError(f"{message}; {layout.download.format(root=root)}")
 

@@ -1,13 +1,19 @@
-"""Which files are there, and what pairs with what."""
+"""Which files are there, what pairs with what, and, once they are read, what is in them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 
-from .examine import Facts
-from .layout import Cell, Layout
+from ..datasets.disk_layout import Cell, Layout
+from ..errors import ReservoirError
+from .file_facts import Facts, examine, glance
 
 
 @dataclass(frozen=True)
@@ -48,14 +54,14 @@ class Survey:
     Attributes:
         layout: What it should be.
         root: Where it is.
-        found: The files of each cell.
+        cells: The files of each cell.
         facts: What is known of each file.
         decoded: Whether the files were read, or only listed.
     """
 
     layout: Layout
     root: Path
-    found: list[Files]
+    cells: list[Files]
     facts: dict[Path, Facts] = field(default_factory=dict)
     decoded: bool = False
 
@@ -66,10 +72,10 @@ class Survey:
 
 def list_files(layout: Layout, root: Path) -> Survey:
     """Find the files of every cell."""
-    found = []
+    listed = []
     for cell in layout.cells(root):
         if cell.files is not None:
-            found.append(_named_files(cell, root))
+            listed.append(_named_files(cell, root))
             continue
         folder = root / cell.images
         images = _by_key(folder, layout.image_suffix)
@@ -78,10 +84,45 @@ def list_files(layout: Layout, root: Path) -> Survey:
             labels = _by_key(root / cell.labels, layout.label_suffix)
             if layout.raw_label_suffix is not None:
                 raw = _by_key(root / cell.labels, layout.raw_label_suffix)
-        known = set(images.values())
-        others = tuple(path for path in _walk(folder) if path not in known)
-        found.append(Files(cell, images, labels, frozenset(raw), others))
-    return Survey(layout, root, found)
+        pictures = set(images.values())
+        others = tuple(path for path in _walk(folder) if path not in pictures)
+        listed.append(Files(cell, images, labels, frozenset(raw), others))
+    return Survey(layout, root, listed)
+
+
+def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator[int]:
+    """Fill in the survey's facts; yields how many files are done, for a progress bar.
+
+    Args:
+        survey: What `list_files` found.
+        workers: Processes that decode.
+        fast: Only ask for sizes.
+
+    Raises:
+        ReservoirError: If the system ends a process.
+    """
+    jobs = [(path, False) for files in survey.cells for path in files.images.values()]
+    jobs += [(path, True) for files in survey.cells for path in files.labels.values()]
+    paths, are_labels = [path for path, _ in jobs], [is_label for _, is_label in jobs]
+    with ExitStack() as stack:
+        if fast:
+            results = map(glance, paths)
+        elif workers == 1:
+            results = map(examine, paths, are_labels)
+        else:
+            # Spawned, since a progress bar's thread runs here, and forks of threads can hang.
+            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+            results = stack.enter_context(pool).map(examine, paths, are_labels, chunksize=4)
+        try:
+            for count, (path, facts) in enumerate(zip(paths, results, strict=True), start=1):
+                survey.facts[path] = facts
+                yield count
+        except BrokenProcessPool as error:
+            raise ReservoirError(
+                "a process that decoded files was ended, perhaps for want of memory; "
+                "use fewer with --workers"
+            ) from error
+    survey.decoded = not fast
 
 
 def _named_files(cell: Cell, root: Path) -> Files:

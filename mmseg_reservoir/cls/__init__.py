@@ -1,8 +1,8 @@
 """The reservoir around any torch classifier. Needs neither mmseg nor mmcv."""
 
+from ..datasets import SourceBatches, build_dataset, build_source
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
-from .datasets import SourceBatches, build_dataset, build_source
 from .streams import build_stream
 
 __all__ = [

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from ..build import CLASSIFICATION, Plan
+from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
 from ..options import Options, check_options, find, parameters_of, pick, suggest
+from ..report.progress import StreamProgress
+from ..report.record import RunRecord, about_pipeline
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
-from .datasets import SourceBatches, build_dataset, build_source
-from .progress import StreamProgress
-from .results import ResultsRecord
+from .results import StreamResults
 from .stream import StreamBatch
 from .streams import CCCStream, build_stream
 
@@ -36,7 +37,11 @@ OPTIONAL = (
 
 
 def run(
-    config: Options, work_dir: str | Path, config_file: str | None = None, quiet: bool = False
+    config: Options,
+    work_dir: str | Path,
+    config_file: str | None = None,
+    quiet: bool = False,
+    row: str | None = None,
 ) -> dict[str, Any]:
     """Test a classifier on a stream while it adapts; returns what ``results.json`` says.
 
@@ -49,6 +54,7 @@ def run(
         work_dir: Where the results go.
         config_file: Where the options were written, for the record.
         quiet: Show no progress.
+        row: Which row of that file, where it is a table (see `row_label`), for the record.
     """
     check_keys(config)
     seed = int((config.get("randomness") or {}).get("seed") or 0)
@@ -64,32 +70,37 @@ def run(
         )
     if not quiet:
         print(model.plan.describe())
-    router = getattr(model.pipeline, "router", None)
     about = {
-        "method": type(model.method).__name__,
-        "reservoir": router is not None,
+        **about_pipeline(model.pipeline),
         "seed": seed,
-        "tau": getattr(router, "tau", None),
         "config_file": config_file,
+        "row": row,
         "data": _describe(stream),
         "stream": stream.record(),
         "options": model.plan.options,
         "config": dict(config),
     }
     one_domain = stream.data.title if isinstance(stream, CCCStream) else None
-    record = ResultsRecord(about, Path(work_dir), one_domain)
+    record = RunRecord(Path(work_dir), "error", about)
+    results = StreamResults(record, one_domain)
     total = stream.limit if isinstance(stream, CCCStream) else len(stream)
     start = time.process_time()
-    with StreamProgress(total, getattr(stream, "rounds", None), quiet) as progress:
+    with StreamProgress(total, "batches", getattr(stream, "rounds", None), quiet) as progress:
         try:
             for batch in stream:
-                visit = record.add(batch, *_step(model, batch, device))
-                progress.advance(visit, model.last.route.index)
+                visit = results.add(batch, *_step(model, batch, device))
+                progress.advance(
+                    visit.round,
+                    visit.domain,
+                    expert=model.last.route.index,
+                    k=visit.k,
+                    score=f"error {visit.score:.1f}",
+                )
         except BaseException:
-            if record.results["routes"]:
+            if record.routes:
                 record.write()  # marked as incomplete
             raise
-    return record.finish(model.method.counts, time.process_time() - start)
+    return record.finish(model.method.counts, cpu_seconds=time.process_time() - start)
 
 
 def find_device(name: str | None) -> torch.device:

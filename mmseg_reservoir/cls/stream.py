@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
+from ..datasets.base import DomainSet, LabelledImages
 from ..errors import ReservoirError
 from . import orders
-from .datasets.base import DomainSet, LabelledImages
 
 SHUFFLES = ("once", "visit", "never")
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from ..datasets.base import DomainSet, check_severity
+from ..datasets.ccc import CCC, Sample
 from ..errors import ReservoirError
 from ..options import Options, pick, register
 from . import orders
-from .datasets.base import DomainSet, check_severity
-from .datasets.ccc import CCC, Sample
 from .stream import Step, Stream, StreamBatch, check_numbers
 
 RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)

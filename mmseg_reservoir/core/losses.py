@@ -14,6 +14,15 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum(dim=1)
 
 
+def marginal_entropy(logits: Tensor) -> Tensor:
+    """Entropy of the mean distribution of all samples, in nats: how diverse they are.
+
+    Every position of the spatial part is a sample of its own.
+    """
+    mean_p = logits.softmax(dim=1).movedim(1, -1).flatten(0, -2).mean(dim=0)
+    return -(mean_p * torch.log(mean_p + _TINY)).sum()
+
+
 def information_terms(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The two terms of the mutual-information loss (paper, Eq. 10).
 
@@ -24,8 +33,9 @@ def information_terms(logits: Tensor) -> tuple[Tensor, Tensor]:
         ``(L_ent, L_cm)``: the mean entropy of the samples, and the negative entropy of their mean
         distribution. The first is small when samples are decided, the second when they differ.
     """
-    mean_p = logits.softmax(dim=1).movedim(1, -1).flatten(0, -2).mean(dim=0)
-    return entropy(logits).mean(), (mean_p * torch.log(mean_p + _TINY)).sum()
+    # First, for the order in which operations are made sets that in which gradients are added up.
+    diverse = -marginal_entropy(logits)
+    return entropy(logits).mean(), diverse
 
 
 def information_loss(logits: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every record of a run needs: files that are whole, strict JSON, and versions."""
+"""The record of a run, of either task: ``results.json`` and ``results.csv``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,203 @@ import importlib.metadata
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from .. import __version__
 from ..files import write_text
 
+PACKAGES = {
+    "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
+    "error": ("mmengine", "numpy", "scikit-learn", "timm", "peft", "pillow"),
+}
+"""By metric, that is by task: what else can change a number."""
 
-def write_results(folder: Path, results: Mapping[str, Any], rows: Iterable[Sequence[Any]]) -> None:
-    """``results.json`` with everything and ``results.csv`` with one row per visit."""
-    write_text(folder / "results.json", strict_json(results))
-    table = io.StringIO()
-    csv.writer(table).writerows(finite(list(rows)))
-    write_text(folder / "results.csv", table.getvalue())
+
+@dataclass(kw_only=True)
+class RouteRecord:
+    """Where an image (segmentation) or a batch (classification) went.
+
+    The defaults are those of a model that does not adapt.
+
+    Attributes:
+        round: From 1.
+        domain: The true one.
+        image: Its path; None of a batch.
+        batch: Its number in the stream, from 0; None of an image.
+        n_images: How many images it stands for.
+        expert: Which one adapted.
+        k: How many there are.
+        weight: The expert's share of the prediction.
+        opened: Whether the expert is new.
+        seconds: Time per image; None where it was not measured.
+        entropy: Mean over the pixels or images, in nats; None if the prediction was not finite.
+        marginal_entropy: That of their mean distribution.
+    """
+
+    round: int
+    domain: str
+    image: str | None = None
+    batch: int | None = None
+    n_images: int = 1
+    expert: int = 0
+    k: int = 1
+    weight: float = 1.0
+    opened: bool = False
+    seconds: float | None = None
+    entropy: float | None = None
+    marginal_entropy: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, with either ``image`` or ``batch``."""
+        other = "batch" if self.batch is None else "image"
+        return {name: value for name, value in vars(self).items() if name != other}
+
+
+@dataclass
+class VisitRecord:
+    """One domain in one round.
+
+    Attributes:
+        round: From 1.
+        domain: Under which name it is scored.
+        score: In percent; None as long as it is not known.
+        n_images: Images so far.
+        k: Experts after the last of them.
+        seconds: Time for all of them; None where it was not measured.
+        more: What else was measured, such as ``per_class``.
+    """
+
+    round: int
+    domain: str
+    score: float | None = None
+    n_images: int = 0
+    k: int = 1
+    seconds: float | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, route: RouteRecord) -> None:
+        """Count what went there."""
+        self.n_images += route.n_images
+        self.k = route.k
+        if route.seconds is not None:
+            self.seconds = (self.seconds or 0.0) + route.seconds * route.n_images
+
+    def to_json(self, metric: str) -> dict[str, Any]:
+        """As plain data, the score under its name."""
+        return {
+            "round": self.round,
+            "domain": self.domain,
+            metric: self.score,
+            "n_images": self.n_images,
+            "k": self.k,
+            "seconds_per_image": None if self.seconds is None else self.seconds / self.n_images,
+            **self.more,
+        }
+
+
+@dataclass
+class RunRecord:
+    """Collects the visits and routes of a run.
+
+    The files are replaced as a whole, so that an interrupted run loses nothing that was written;
+    ``complete`` tells whether it came to the end.
+
+    Args:
+        folder: Where the files go.
+        metric: ``"mIoU"`` or ``"error"``.
+        about: What is known before the stream begins.
+    """
+
+    folder: Path
+    metric: str
+    about: Mapping[str, Any]
+    visits: dict[tuple[int, str], VisitRecord] = field(default_factory=dict, init=False)
+    """By round and domain, in the order in which they began."""
+    routes: list[RouteRecord] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._versions = versions(PACKAGES[self.metric])
+        self._end: dict[str, Any] | None = None
+        self._written = time.monotonic()
+
+    def add(self, route: RouteRecord, scored_as: str | None = None) -> VisitRecord:
+        """Note a route; returns the visit that it belongs to, whose score is the caller's.
+
+        Args:
+            route: The route.
+            scored_as: The domain of the visit, if that is not the true one.
+        """
+        self.routes.append(route)
+        place = (route.round, scored_as or route.domain)
+        visit = self.visits.setdefault(place, VisitRecord(*place))
+        visit.add(route)
+        return visit
+
+    def finish(self, updates: Mapping[str, int], **more: Any) -> dict[str, Any]:
+        """Mark the record as complete and write it.
+
+        Args:
+            updates: The method's counts.
+            **more: What else is known only at the end.
+
+        Returns:
+            What ``results.json`` says.
+        """
+        self._end = {"updates": dict(updates), **more}
+        self.write()
+        return self.to_json()
+
+    def to_json(self) -> dict[str, Any]:
+        """All as plain data."""
+        return {
+            "complete": self._end is not None,
+            **self.about,
+            "versions": self._versions,
+            "visits": [visit.to_json(self.metric) for visit in self.visits.values()],
+            "routes": [route.to_json() for route in self.routes],
+            **(self._end or {}),
+        }
+
+    def write(self, every: float = 0.0) -> None:
+        """Write ``results.json`` with everything and ``results.csv`` with one row per visit.
+
+        Args:
+            every: Leave it if that was done less than so many seconds ago.
+        """
+        if time.monotonic() - self._written < every:
+            return
+        results = self.to_json()
+        write_text(self.folder / "results.json", strict_json(results))
+        write_text(self.folder / "results.csv", self._to_csv(results["visits"]))
+        self._written = time.monotonic()
+
+    def _to_csv(self, visits: list[dict[str, Any]]) -> str:
+        columns = ("round", "domain", self.metric, "n_images", "k", "seconds_per_image")
+        classes = list(visits[0].get("per_class", {})) if visits else []
+        rows = [
+            [visit[name] for name in columns]
+            + [visit.get("per_class", {}).get(name) for name in classes]
+            for visit in visits
+        ]
+        table = io.StringIO()
+        csv.writer(table).writerows([[*columns, *classes], *finite(rows)])
+        return table.getvalue()
+
+
+def about_pipeline(pipeline: Any) -> dict[str, Any]:
+    """What a record says of a pipeline; None stands for a model that does not adapt."""
+    method, router = getattr(pipeline, "method", None), getattr(pipeline, "router", None)
+    return {
+        "method": None if method is None else type(method).__name__,
+        "reservoir": router is not None,
+        "tau": getattr(router, "tau", None),
+    }
 
 
 def strict_json(value: Any) -> str:
@@ -36,9 +220,9 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def installed_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of those packages that are installed."""
-    found = {}
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of this package, of torch, and of those others that are installed."""
+    found = {"mmseg_reservoir": __version__, "torch": str(torch.__version__)}
     for name in packages:
         try:
             found[name] = importlib.metadata.version(name)

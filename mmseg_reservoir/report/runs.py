@@ -79,9 +79,10 @@ def group_key(results: Results) -> str:
 
 
 def _stem(results: Results) -> str:
-    """The config's name; records from before it was kept have only their work directory's."""
+    """The config's name, and its row; older records have only their work directory's."""
     file = results.get("config_file") or results["config"].get("work_dir") or "unnamed config"
-    return Path(file).name.removesuffix(".py")
+    stem, row = Path(file).name.removesuffix(".py"), results.get("row")
+    return f"{stem}_{row}" if row else stem
 
 
 def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:

@@ -12,7 +12,7 @@ from mmengine.registry import MODELS
 from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
 
-from ..core.losses import information_terms
+from ..core.losses import entropy, marginal_entropy
 from ..core.pipeline import AdaptationPipeline
 from ..errors import ReservoirError
 
@@ -58,7 +58,7 @@ class AdaptiveSegmentor(BaseModel):
         seconds = (_now(inputs) - start) / len(inputs)
         samples = self._to_samples(outcome.logits, data_samples)
         for sample, logits in zip(samples, outcome.logits, strict=True):
-            sure, diverse = information_terms(logits[None].float())
+            pixels = logits[None].float()
             sample.set_metainfo(
                 dict(
                     expert=outcome.route.index,
@@ -66,8 +66,8 @@ class AdaptiveSegmentor(BaseModel):
                     route_weight=float(outcome.route.weights[outcome.route.index]),
                     opened=outcome.route.is_new,
                     adaptation_seconds=seconds,
-                    entropy=_finite(sure),
-                    marginal_entropy=_finite(-diverse),
+                    entropy=_finite(entropy(pixels).mean()),
+                    marginal_entropy=_finite(marginal_entropy(pixels)),
                 )
             )
         return samples

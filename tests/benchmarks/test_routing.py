@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,8 +24,7 @@ from benchmarks.style_streams import Recorded
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.presets import with_preset
 
-DEV = Path(__file__).parents[3] / "shared/styles/real_styles_dev.safetensors"
-REAL = Path(os.environ.get("RESERVOIR_STYLES", DEV))
+REAL = os.environ.get(routing.REAL)
 
 
 def make_statistics(n=12, source=40):
@@ -129,7 +127,7 @@ def test_data_sets_of_the_command_line(tmp_path, capsys, monkeypatch):
     made = Recorded(make_statistics(), ["night", "fog"])
     monkeypatch.setattr(routing.style_streams, "minicity", lambda weights: made)
     monkeypatch.setattr(routing.style_streams, "classification", lambda weights: made)
-    monkeypatch.setattr(routing, "DEV", tmp_path / "none.safetensors")
+    monkeypatch.setenv(routing.REAL, str(tmp_path / "none.safetensors"))
     out = tmp_path / "out.json"
     common = ["--rounds=1", "--seeds=1", "--source-frames=0", "--orders=given"]
     common += ["--preset=default", f"--json={out}"]
@@ -152,7 +150,7 @@ def test_runs_as_a_script():
     assert "--data" in done.stdout
 
 
-@pytest.mark.skipif(not REAL.is_file(), reason=f"no recorded styles at {REAL}")
+@pytest.mark.skipif(not REAL, reason="no recorded styles: name their file in RESERVOIR_STYLES")
 def test_real_styles_meet_the_thresholds():
     found = benchmark(load_file(REAL), {"preset": "stream"}, source_frames=0)
     for run in found["orders"]["given"]:

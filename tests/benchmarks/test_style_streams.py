@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from benchmarks import style_streams
 from benchmarks.style_streams import image_statistics, pooled, read, select, stream_order
-from mmseg_reservoir.cls.datasets.arrays import ArrayImages
+from mmseg_reservoir.datasets.base import ArrayImages
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import render_frame
 from mmseg_reservoir.style.vgg import StyleEncoder

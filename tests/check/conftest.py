@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from mmseg_reservoir.check.checks import check_all
-from mmseg_reservoir.check.layout import Cell
-from mmseg_reservoir.check.layouts.acdc import ACDC
-from mmseg_reservoir.check.read import read_files
-from mmseg_reservoir.check.survey import list_files
+from mmseg_reservoir.check.survey import list_files, read_files
+from mmseg_reservoir.datasets import acdc
+from mmseg_reservoir.datasets.disk_layout import Cell
 
 SMALL = replace(
-    ACDC,
+    acdc.LAYOUT,
     cells=lambda root: (
         [
             Cell("train", c, f"rgb_anon/{c}/train", f"gt/{c}/train", expected=2)

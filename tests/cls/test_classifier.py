@@ -410,3 +410,13 @@ def test_importing_it_needs_no_mm_package():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_style_may_come_from_the_nets_own_layers():
+    model = adaptive(reservoir=dict(style=dict(type="model", taps=["0"])), source=SOURCE)
+    experts = []
+    for images in STREAM:
+        model(images)
+        experts.append(model.last.route.index)
+    assert experts == [1, 1, 0, 0, 1, 1, 0, 0]
+    assert model.calibration.groups == [8]

@@ -1,4 +1,4 @@
-"""Every config of a classifier loads, says what the paper says, and its published row is right."""
+"""Every row of every table of classifiers says what the paper says, and what is published of it."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from mmengine.config import Config
 
+from mmseg_reservoir.cls.rows import choose_row, row_label
 from mmseg_reservoir.cls.run import check_all, check_keys
 from mmseg_reservoir.options import table
 from mmseg_reservoir.presets import with_preset
@@ -21,8 +22,9 @@ from mmseg_reservoir.report.published import (
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "cls"
 PAPER = ROOT.parent / "shared" / "paper" / "reservoirtta_paper.tex"
-LEAVES = sorted(CONFIGS.glob("*/*.py"))
-PUBLISHED = sorted(path for path in LEAVES if not path.stem.startswith("digits"))
+TABLES = {path.stem: Config.fromfile(path).to_dict() for path in sorted(CONFIGS.glob("*.py"))}
+ROWS = [(table, row) for table, config in TABLES.items() for row in config["rows"]]
+PUBLISHED = [(table, row) for table, row in ROWS if not table.startswith("digits")]
 # The paper's table of hyper-parameters: optimizer, learning rate, batch size.
 SETTINGS = {
     "cifar10c_wrn28": ("Adam", 1e-3, 200),
@@ -35,7 +37,7 @@ SETTINGS = {
     "domainnet126_resnet50": ("SGD", 2.5e-4, 128),
     "pacs_resnet50": ("Adam", 1e-3, 64),
 }
-TABLES = {
+IN_PAPER = {
     ("cifar10c_wrn28", "csc"): "tab:cifar10c-recur-csc",
     ("cifar10c_wrn28", "cdc"): "tab:cifar10c-recur-cdc",
     ("cifar100c_resnext29", "csc"): "tab:cifar100c-recur-csc",
@@ -51,66 +53,160 @@ TABLES = {
 }
 # The table's two exceptions, and prompts, of which it says nothing.
 EXCEPTIONS = {
-    "cifar10c_wrn28_sar": ("SGD", 1e-3),
-    "cifar100c_resnext29_sar": ("SGD", 1e-3),
-    "imagenetc_vit_sar": ("SGD", 1e-4),
-    "imagenetc_vit_dpcore": ("AdamW", 0.1),
-    "imagenetc_vit_vpt": ("AdamW", 0.1),
-    "ccc_vit_dpcore": ("AdamW", 0.1),
-    "ccc_vit_vpt": ("AdamW", 0.1),
+    ("cifar10c_wrn28", "sar"): ("SGD", 1e-3),
+    ("cifar100c_resnext29", "sar"): ("SGD", 1e-3),
+    ("imagenetc_vit", "sar"): ("SGD", 1e-4),
+    ("imagenetc_vit", "dpcore"): ("AdamW", 0.1),
+    ("imagenetc_vit", "vpt"): ("AdamW", 0.1),
+    ("ccc_vit", "dpcore"): ("AdamW", 0.1),
+    ("ccc_vit", "vpt"): ("AdamW", 0.1),
 }
 
 
-def leaf(stem: str) -> Path:
-    return CONFIGS / stem.split("_")[0] / f"{stem}.py"
+def file(table: str) -> Path:
+    return CONFIGS / f"{table}.py"
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=lambda path: path.stem)
-def test_leaf_is_complete_and_short(path):
-    cfg = Config.fromfile(path).to_dict()
-    check_keys(cfg)
-    check_all(cfg, seed=0)
-    assert cfg["model"]["type"] in table("backbone")
-    assert bool(cfg.get("reservoir")) == path.stem.endswith("_reservoir")
-    assert cfg["stream"].get("rounds", 20) == 20
-    assert len(path.read_text().splitlines()) < 10
+@pytest.mark.parametrize(("table_name", "row"), ROWS)
+def test_a_row_is_complete(table_name, row):
+    for with_reservoir in (False, True):
+        options = choose_row(TABLES[table_name], row, with_reservoir)
+        check_keys(options)
+        check_all(options, seed=0)
+        assert options["model"]["type"] in table("backbone")
+        assert options["stream"].get("rounds", 20) == 20
+        assert options["method"]["type"] == {"cotta": "cotta_images"}.get(row, row)
+        assert bool(options.get("reservoir")) == with_reservoir
 
 
-@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
-def test_hyper_parameters_are_the_papers(path):
-    cfg = Config.fromfile(path)
-    plain = path.stem.removesuffix("_reservoir")
-    *setting, batch_size = SETTINGS[plain.rpartition("_")[0]]
-    optimizer = cfg.method.optimizer
-    assert (optimizer.type, optimizer.lr) == EXCEPTIONS.get(plain, tuple(setting))
-    if optimizer.type == "SGD":  # as in the published code
-        assert optimizer.momentum == 0.9
-        assert optimizer.get("nesterov", False) == (not plain.endswith("_sar"))
-    assert cfg.stream.batch_size == batch_size
-    assert cfg.source_images.num_images == 2000
-    if cfg.get("reservoir"):
-        reservoir = with_preset(cfg.reservoir.to_dict())
-        assert reservoir["k_max"] == 16
-        assert reservoir["memory"]["capacity"] == 1024
-        assert reservoir["clustering"]["lr"] == 1e-4
-        assert reservoir["calibration"]["batches"] == 1000
-        assert reservoir["style"]["weights"] == "torchvision"
-        assert cfg.method == Config.fromfile(path.with_name(f"{plain}.py")).method
+@pytest.mark.parametrize(("table_name", "row"), PUBLISHED)
+def test_hyper_parameters_are_the_papers(table_name, row):
+    options = choose_row(TABLES[table_name], row, with_reservoir=True)
+    *setting, batch_size = SETTINGS[table_name]
+    optimizer = options["method"]["optimizer"]
+    expected = EXCEPTIONS.get((table_name, row), tuple(setting))
+    assert (optimizer["type"], optimizer["lr"]) == expected
+    if optimizer["type"] == "SGD":  # as in the published code
+        assert optimizer["momentum"] == 0.9
+        assert optimizer.get("nesterov", False) == (row != "sar")
+    assert options["stream"]["batch_size"] == batch_size
+    assert options["source_images"]["num_images"] == 2000
+    reservoir = with_preset(options["reservoir"])
+    assert reservoir["k_max"] == 16
+    assert reservoir["memory"]["capacity"] == 1024
+    assert reservoir["clustering"]["lr"] == 1e-4
+    assert reservoir["calibration"]["batches"] == 1000
+    assert reservoir["style"]["weights"] == "torchvision"
 
 
-def test_a_leaf_is_named_after_its_method():
-    for path in LEAVES:
-        ending = path.stem.removesuffix("_reservoir").rpartition("_")[2]
-        method = Config.fromfile(path).method.type
-        assert {"cotta": "cotta_images"}.get(ending, ending) == method
+RUNTIME = {"statistics": None, "randomness": {"seed": 0}, "device": None, "work_dir": None}
+PAPERS = {
+    "preset": "default",
+    "style": {"weights": "torchvision"},
+    "calibration": {"batches": 1000},
+}
+PROMPTS = {"type": "AdamW", "lr": 0.1, "weight_decay": 1e-5}
+IN_FULL = {
+    ("cifar10c_wrn28", "sar_reservoir"): {
+        **RUNTIME,
+        "data": {"type": "cifar10c", "root": "data/CIFAR-10-C", "severity": 5},
+        "model": {"type": "wrn28_10", "checkpoint": "checkpoints/cifar10_standard.pt"},
+        "method": {"type": "sar", "optimizer": {"type": "SGD", "lr": 1e-3, "momentum": 0.9}},
+        "params": {"type": "norm_affine"},
+        "reservoir": PAPERS,
+        "stream": {"type": "csc", "rounds": 20, "batch_size": 200},
+        "source_images": {
+            "type": "cifar10",
+            "root": "data/cifar-10-batches-bin",
+            "num_images": 2000,
+        },
+    },
+    ("ccc_vit", "dpcore"): {
+        **RUNTIME,
+        "data": {
+            "type": "ccc",
+            "root": "data/CCC",
+            "baseline": 20,
+            "speed": 1000,
+            "run_seed": 43,
+        },
+        "model": {"type": "vit_b16", "pretrained": True},
+        "method": {"type": "dpcore", "limit": 2000, "optimizer": PROMPTS},
+        "params": {"type": "prompt", "count": 8},
+        "stream": {"type": "ccc", "batch_size": 64, "interval": 6700, "limit": 80400},
+        "source_images": {
+            "type": "image_folder",
+            "root": "data/imagenet/train",
+            "num_images": 2000,
+        },
+    },
+    ("digits_vit", "vpt_reservoir"): {
+        **RUNTIME,
+        "data": {
+            "type": "digits",
+            "corruptions": [
+                "gaussian_noise",
+                "impulse_noise",
+                "snow",
+                "fog",
+                "contrast",
+                "pixelate",
+            ],
+            "severity": 5,
+        },
+        "model": {"type": "digits_vit", "pretrained": True},
+        "method": {"type": "vpt", "optimizer": PROMPTS},
+        "params": {"type": "prompt", "count": 8},
+        "reservoir": {
+            "preset": "default",
+            "style": {"size": (16, 16)},
+            "calibration": {"batches": 100},
+        },
+        "stream": {"type": "csc", "rounds": 20, "batch_size": 50, "shuffle": "visit"},
+        "source_images": {"type": "digits", "num_images": 1597},
+    },
+}
+PARTS = {
+    ("cifar10c_wrn28", "eata"): {
+        "type": "eata",
+        "d_margin": 0.4,
+        "fisher_alpha": 1.0,
+        "optimizer": {"type": "Adam", "lr": 1e-3, "betas": (0.9, 0.999)},
+    },
+    ("imagenetc_vit", "sar"): {
+        "type": "sar",
+        "optimizer": {"type": "SGD", "lr": 1e-4, "momentum": 0.9, "nesterov": False},
+    },
+    ("ccc_vit", "cotta"): {
+        "type": "cotta_images",
+        "confidence": 0.1,
+        "restore": 0.001,
+        "optimizer": {"type": "SGD", "lr": 1e-4, "momentum": 0.9, "nesterov": True},
+    },
+}
 
 
-def test_every_leaf_has_a_row_and_every_row_a_leaf():
-    rows = [row for meta in CONFIGS.glob(f"*/{METAFILE}") for row in load_rows(meta)]
-    assert sorted({row.config for row in rows}) == sorted(path.name for path in PUBLISHED)
-    assert len({(row.config, row.stream) for row in rows}) == len(rows)
-    for row in rows:
-        assert ("Reservoir" in row.name) == ("reservoir" in row.config)
+@pytest.mark.parametrize(("table_name", "label"), IN_FULL)
+def test_a_row_in_full(table_name, label):
+    row = label.removesuffix("_reservoir")
+    options = choose_row(TABLES[table_name], row, with_reservoir=row != label)
+    assert options == IN_FULL[table_name, label]
+    assert row_label(row, options) == label
+
+
+@pytest.mark.parametrize(("table_name", "row"), PARTS)
+def test_the_method_of_a_row(table_name, row):
+    assert choose_row(TABLES[table_name], row)["method"] == PARTS[table_name, row]
+
+
+def test_every_row_is_in_the_metafile_and_only_rows_are():
+    found = load_rows(CONFIGS / METAFILE)
+    plain = {(Path(row.config).stem, row.row.removesuffix("_reservoir")) for row in found}
+    assert plain == set(PUBLISHED)
+    assert len({(row.config, row.row, row.stream) for row in found}) == len(found)
+    assert len({(row.config, row.row) for row in found}) == 118
+    for row in found:
+        assert ("Reservoir" in row.name) == row.row.endswith("_reservoir")
 
 
 def paper() -> str:
@@ -131,7 +227,7 @@ def numbered_lines(table: str) -> list[tuple[str, list[float]]]:
 
 
 def endings(heads: list[str]) -> list[str]:
-    """Of the config of each line: a line that begins with + belongs to the method above it."""
+    """The row of each line: a line that begins with + belongs to the method above it."""
     found, above = [], None
     for head in heads:
         words = re.sub(r"\\rowcolor\{.*?\}|\\textit|\$\^\\ast\$|[^A-Za-z+]", "", head).lower()
@@ -144,63 +240,67 @@ def endings(heads: list[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("name", "stream"), TABLES)
+@pytest.mark.parametrize(("name", "stream"), IN_PAPER)
 def test_transcription_agrees_with_the_paper(name, stream):
     text = paper()
-    end = text.index(f"\\label{{{TABLES[name, stream]}}}")
+    end = text.index(f"\\label{{{IN_PAPER[name, stream]}}}")
     lines = numbered_lines(text[text.rindex("\\begin{tabular}", 0, end) : end])
     expected = {}
     for ending, (_, [*visits, _mean]) in zip(endings([h for h, _ in lines]), lines, strict=True):
         # The source's number stands once for all visits.
-        expected[leaf(f"{name}_{ending}").name] = visits * (20 if len(visits) == 1 else 1)
-    rows = load_rows(leaf(f"{name}_source").with_name(METAFILE))
+        expected[ending] = visits * (20 if len(visits) == 1 else 1)
     found = {
-        row.config: list(row.scores["mean"].values())
-        for row in rows
-        if row.stream == stream and re.fullmatch(rf"{name}_[a-z]+(_reservoir)?\.py", row.config)
+        row.row: list(row.scores["mean"].values())
+        for row in load_rows(CONFIGS / METAFILE)
+        if (row.config, row.stream) == (f"{name}.py", stream)
     }
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("label", "stream", "configs"),
+    ("label", "stream", "name", "rows"),
     [
         (
             "tab:gradual_cifar",
             "gradual",
-            [f"cifar100c_resnext29_{e}" for e in ("source", "eata", "eata_reservoir")],
+            "cifar100c_resnext29",
+            ("source", "eata", "eata_reservoir"),
         ),
         (
             "tab:cifar10c-recur-csc-temporal",
             "csc dirichlet 0.1",
-            [f"cifar10c_wrn28_{e}" for e in ("source", "rotta", "rotta_reservoir")],
+            "cifar10c_wrn28",
+            ("source", "rotta", "rotta_reservoir"),
         ),
     ],
 )
-def test_transcription_of_tables_in_two_halves(label, stream, configs):
+def test_transcription_of_tables_in_two_halves(label, stream, name, rows):
     text = paper()
     start = text.index(f"\\label{{{label}}}")
     halves = text[start : text.index("\\end{table}", start)].split("\\vspace")
     first, second = ([numbers for _, numbers in numbered_lines(half)] for half in halves)
-    for stem, one, [*two, _mean] in zip(configs, first, second, strict=False):
-        row = find_row(leaf(stem), stream)
-        assert list(row.scores["mean"].values()) == one + two
+    for row, one, [*two, _mean] in zip(rows, first, second, strict=False):
+        found = find_row(file(name), stream, row)
+        assert list(found.scores["mean"].values()) == one + two
 
 
 def test_the_published_row_is_that_of_the_stream():
-    config = leaf("cifar10c_wrn28_tent")
-    csc, cdc = (find_row(config, stream).scores["mean"][20] for stream in ("csc", "cdc"))
+    config = file("cifar10c_wrn28")
+    csc, cdc = (find_row(config, stream, "tent").scores["mean"][20] for stream in ("csc", "cdc"))
     assert csc == 87.84
     assert cdc != csc
-    assert find_row(config, "csc dirichlet 0.1") is None
+    assert find_row(config, "csc dirichlet 0.1", "tent") is None
+    assert find_row(config, "csc") is None
     record = {"kind": "csc", "correlation": 0.1}
     assert stream_name(record) == "csc dirichlet 0.1"
-    results = {"config_file": str(leaf("cifar10c_wrn28_rotta")), "stream": record}
+    results = {"config_file": str(config), "row": "rotta", "stream": record}
     assert row_of(results).scores["mean"][20] == 38.87
+    results["row"] = "rotta_reservoir"
+    assert row_of(results).name == "RoTTA + ReservoirTTA"
 
 
 def test_a_run_stands_beside_its_published_row():
-    row = find_row(leaf("cifar10c_wrn28_tent"), "csc")
+    row = find_row(file("cifar10c_wrn28"), "csc", "tent")
     visits = [
         {"round": r, "domain": d, "error": e}
         for r, errors in ((1, (18.0, 22.0)), (2, (20.0, 24.0)))
@@ -213,8 +313,8 @@ def test_a_run_stands_beside_its_published_row():
     assert ["", "difference", "+0.72", "-1.63"] in lines
 
 
-@pytest.mark.parametrize("name", ["domainnet126_resnet50_eata", "pacs_resnet50_eata"])
+@pytest.mark.parametrize("name", ["domainnet126_resnet50", "pacs_resnet50"])
 def test_rows_without_visits_give_no_table(name):
-    row = find_row(leaf(name), "csc")
+    row = find_row(file(name), "csc", "eata")
     assert row.visits == []
     assert published_table([{"round": 1, "domain": "sketch", "error": 30.0}], row) is None

@@ -4,42 +4,47 @@ import pytest
 import torch
 
 from mmseg_reservoir.cls import results
-from mmseg_reservoir.cls.results import ResultsRecord
+from mmseg_reservoir.cls.results import StreamResults
 from mmseg_reservoir.cls.stream import StreamBatch
 from mmseg_reservoir.core.pipeline import Outcome
 from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.report.record import RunRecord
 
 
-def step(record, domain, round, right, count=4, k=1):
+def results_in(folder, one_domain=None):
+    return StreamResults(RunRecord(folder, "error", {"seed": 0}), one_domain)
+
+
+def step(scores, domain, round, right, count=4, k=1):
     labels = torch.arange(count) % 2
     logits = torch.eye(2)[torch.where(torch.arange(count) < right, labels, 1 - labels)]
     outcome = Outcome(logits, Route(k - 1, torch.eye(k)[k - 1], False), k)
     batch = StreamBatch(torch.zeros(count, 3, 2, 2), labels, domain, round, index=0)
-    return record.add(batch, outcome, seconds=0.8)
+    return scores.add(batch, outcome, seconds=0.8)
 
 
 def test_scores_of_a_visit_are_over_its_images(tmp_path):
-    record = ResultsRecord({"seed": 0}, tmp_path)
-    assert step(record, "fog", 1, right=4)["error"] == 0
-    visit = step(record, "fog", 1, right=1, count=2, k=2)
-    assert visit["error"] == 100 / 6
-    assert visit["n_images"] == 6
-    assert visit["k"] == 2
-    assert visit["seconds_per_image"] == 1.6 / 6
-    assert record.results["routes"][1]["seconds"] == 0.4
-    assert record.results["routes"][1]["weight"] == 1
+    scores = results_in(tmp_path)
+    assert step(scores, "fog", 1, right=4).score == 0
+    visit = step(scores, "fog", 1, right=1, count=2, k=2)
+    assert visit.score == 100 / 6
+    assert visit.n_images == 6
+    assert visit.k == 2
+    assert visit.seconds == 1.6
+    assert scores.record.routes[1].seconds == 0.4
+    assert scores.record.routes[1].weight == 1
 
 
 def test_a_round_is_on_disk_before_the_next_one_and_unfinished_until_the_end(tmp_path):
-    record = ResultsRecord({"seed": 0}, tmp_path)
-    step(record, "fog", 1, right=3)
+    scores = results_in(tmp_path)
+    step(scores, "fog", 1, right=3)
     assert not (tmp_path / "results.json").exists()
-    step(record, "fog", 2, right=3)
+    step(scores, "fog", 2, right=3)
     stored = json.loads((tmp_path / "results.json").read_text())
     assert stored["complete"] is False
     assert [visit["round"] for visit in stored["visits"]] == [1]
-    record.finish({"updates": 2}, cpu_seconds=1.5)
+    scores.record.finish({"updates": 2}, cpu_seconds=1.5)
     stored = json.loads((tmp_path / "results.json").read_text())
     assert stored["complete"] is True
     assert stored["cpu_seconds"] == 1.5
@@ -48,29 +53,30 @@ def test_a_round_is_on_disk_before_the_next_one_and_unfinished_until_the_end(tmp
 
 
 def test_endless_changes_are_one_domain_and_broken_logits_are_no_number(tmp_path):
-    record = ResultsRecord({}, tmp_path, one_domain="CCC")
-    step(record, "fog+snow", 1, right=4)
-    visit = step(record, "snow+jpeg", 1, right=0)
-    assert (visit["domain"], visit["error"]) == ("CCC", 50)
-    assert [route["domain"] for route in record.results["routes"]] == ["fog+snow", "snow+jpeg"]
+    scores = results_in(tmp_path, one_domain="CCC")
+    step(scores, "fog+snow", 1, right=4)
+    visit = step(scores, "snow+jpeg", 1, right=0)
+    assert (visit.domain, visit.score) == ("CCC", 50)
+    assert [route.domain for route in scores.record.routes] == ["fog+snow", "snow+jpeg"]
     logits = torch.full((2, 2), torch.nan)
     batch = StreamBatch(torch.zeros(2, 3, 2, 2), torch.zeros(2).long(), "fog", 1, 2)
-    record.add(batch, Outcome(logits, Route(0, torch.ones(1), False), 1), 0.1)
-    assert record.results["routes"][-1]["entropy"] is None
+    scores.add(batch, Outcome(logits, Route(0, torch.ones(1), False), 1), 0.1)
+    newest = scores.record.routes[-1]
+    assert (newest.entropy, newest.marginal_entropy) == (None, None)
 
 
 def test_a_model_with_too_few_classes_is_noticed(tmp_path):
-    record = ResultsRecord({}, tmp_path)
+    scores = results_in(tmp_path)
     batch = StreamBatch(torch.zeros(2, 3, 2, 2), torch.tensor([0, 6]), "sketch", 1, 0)
     outcome = Outcome(torch.zeros(2, 3), Route(0, torch.ones(1), False), 1)
     with pytest.raises(ReservoirError, match=r"knows 3 classes, .* sketch is of class 6"):
-        record.add(batch, outcome, 0.1)
+        scores.add(batch, outcome, 0.1)
 
 
 def test_a_long_visit_is_on_disk_before_it_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "INTERVAL", -1.0)  # it has always passed
-    record = ResultsRecord({}, tmp_path, one_domain="CCC")
+    scores = results_in(tmp_path, one_domain="CCC")
     for batch in range(3):
-        step(record, "fog", 1, right=4)
+        step(scores, "fog", 1, right=4)
         routes = json.loads((tmp_path / "results.json").read_text())["routes"] if batch else []
         assert len(routes) == batch  # all but the newest

@@ -58,7 +58,7 @@ def test_errors_are_counted_from_the_predictions(tmp_path):
     )
     torch.nn.init.zeros_(net[1].weight)
     net[2].bias.data[:] = torch.eye(10)[4]  # everything is a four
-    from mmseg_reservoir.cls.datasets.digits import digits
+    from mmseg_reservoir.datasets.digits import digits
 
     table("backbone")["fours"] = lambda pretrained: net
     try:

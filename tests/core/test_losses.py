@@ -2,7 +2,12 @@ import math
 
 import torch
 
-from mmseg_reservoir.core.losses import entropy, information_loss, information_terms
+from mmseg_reservoir.core.losses import (
+    entropy,
+    information_loss,
+    information_terms,
+    marginal_entropy,
+)
 
 
 def test_entropy_of_known_distributions():
@@ -16,6 +21,15 @@ def test_pixels_are_samples():
     flat = logits.movedim(1, -1).reshape(-1, 5)
     torch.testing.assert_close(entropy(logits).reshape(-1), entropy(flat))
     torch.testing.assert_close(information_loss(logits), information_loss(flat))
+
+
+def test_marginal_entropy_is_that_of_the_mean_distribution():
+    torch.testing.assert_close(marginal_entropy(torch.eye(4) * 50), torch.tensor(math.log(4)))
+    torch.testing.assert_close(marginal_entropy(torch.eye(4)[:1] * 50), torch.tensor(0.0))
+    logits = torch.randn(2, 5, 3, 4)
+    mean = logits.softmax(dim=1).mean(dim=(0, 2, 3))
+    torch.testing.assert_close(marginal_entropy(logits), -(mean * mean.log()).sum())
+    assert torch.equal(information_terms(logits)[1], -marginal_entropy(logits))
 
 
 def test_information_loss_rewards_decided_and_diverse():

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.report.published import METAFILE, find_row, load_rows, published_table
+from mmseg_reservoir.report.published import METAFILE, find_row, load_rows, published_table, row_of
 
 ROOT = Path(__file__).parents[2]
 ACDC = ROOT / "configs" / "acdc"
@@ -166,6 +166,23 @@ def test_a_config_is_found_from_its_own_folder_and_from_the_root(tmp_path, monke
     text = f"Models: [{{Name: Own, Config: own.py, Results: {results}}}]"
     (tmp_path / METAFILE).write_text(text)
     assert find_row("own.py").name == "Own"
+
+
+def test_a_config_that_is_a_table_has_a_row_for_each_of_its_own(tmp_path):
+    models = [
+        f"{{Name: {name}, Config: table.py, Row: {row}, Results: "
+        f"[{{Dataset: CIFAR-10-C mean, Stream: csc, Metrics: {{error visit 1: {error}}}}}]}}"
+        for name, row, error in (("A", "a", 5), ("A + ReservoirTTA", "a_reservoir", 4))
+    ]
+    (tmp_path / METAFILE).write_text(f"Models: [{', '.join(models)}]")
+    config = tmp_path / "table.py"
+    assert find_row(config, "csc", "a").scores == {"mean": {1: 5.0}}
+    assert find_row(config, "csc", "a_reservoir").name == "A + ReservoirTTA"
+    assert find_row(config, "cdc", "a") is None
+    assert find_row(config, "csc", "b") is None
+    assert find_row(config, "csc") is None
+    results = {"config_file": str(config), "stream": {"kind": "csc"}, "row": "a_reservoir"}
+    assert row_of(results).scores["mean"][1] == 4.0
 
 
 def test_a_broken_metafile_is_named(tmp_path):

@@ -2,34 +2,161 @@ import csv
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import torch
 
-from mmseg_reservoir.report.record import installed_versions, strict_json, write_results
+from mmseg_reservoir import __version__
+from mmseg_reservoir.report.closing import closing_tables
+from mmseg_reservoir.report.published import row_of
+from mmseg_reservoir.report.record import (
+    PACKAGES,
+    RouteRecord,
+    RunRecord,
+    about_pipeline,
+    strict_json,
+    versions,
+)
+from mmseg_reservoir.report.runs import read_runs
+from mmseg_reservoir.report.summary import summarize
+
+ABOUT = {"reservoir": False, "seed": 3, "config_file": None, "config": {}}
 
 
-def test_files_are_replaced_whole(tmp_path):
-    for value in (1, 2):
-        write_results(tmp_path / "new", {"value": value}, [("a", "b"), (value, None)])
-    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["results.csv", "results.json"]
-    assert json.loads((tmp_path / "new" / "results.json").read_text()) == {"value": 2}
+def stored(folder):
+    return json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)
+
+
+def visit(record, round=1, domain="fog", score=50.0, **route):
+    place = {"round": round, "domain": domain}
+    found = record.add(RouteRecord(**place, **({"image": "a.png"} | route)))
+    found.score = score
+    return found
+
+
+def test_a_record_has_everything(tmp_path):
+    record = RunRecord(tmp_path / "new", "mIoU", {"seed": 3, "row": "Source"})
+    visit(record, seconds=0.5, k=2, expert=1).more = {"per_class": {"road": 90.0, "car": math.nan}}
+    record.write()
+    assert stored(tmp_path / "new") == {
+        "complete": False,
+        "seed": 3,
+        "row": "Source",
+        "versions": versions(PACKAGES["mIoU"]),
+        "visits": [
+            {
+                "round": 1,
+                "domain": "fog",
+                "mIoU": 50.0,
+                "n_images": 1,
+                "k": 2,
+                "seconds_per_image": 0.5,
+                "per_class": {"road": 90.0, "car": None},
+            }
+        ],
+        "routes": [
+            {
+                "round": 1,
+                "domain": "fog",
+                "image": "a.png",
+                "n_images": 1,
+                "expert": 1,
+                "k": 2,
+                "weight": 1.0,
+                "opened": False,
+                "seconds": 0.5,
+                "entropy": None,
+                "marginal_entropy": None,
+            }
+        ],
+    }
     with (tmp_path / "new" / "results.csv").open() as file:
-        assert list(csv.reader(file)) == [["a", "b"], ["2", ""]]
+        assert list(csv.reader(file)) == [
+            ["round", "domain", "mIoU", "n_images", "k", "seconds_per_image", "road", "car"],
+            ["1", "fog", "50.0", "1", "2", "0.5", "90.0", ""],
+        ]
 
 
-def test_numbers_that_are_not_finite_are_null(tmp_path):
+def test_routes_of_batches_and_images_differ_in_one_key():
+    image = RouteRecord(round=1, domain="fog", image="a.png").to_json()
+    batch = RouteRecord(round=1, domain="fog", batch=0).to_json()
+    assert set(image) ^ set(batch) == {"image", "batch"}
+    assert batch["batch"] == 0
+
+
+def test_a_visit_counts_its_routes_wherever_they_come(tmp_path):
+    record = RunRecord(tmp_path, "error", {})
+    first = visit(record, batch=0, image=None, n_images=4, seconds=0.5)
+    visit(record, domain="snow")
+    second = visit(record, batch=2, image=None, n_images=2, seconds=1.0, k=3)
+    assert second is first
+    assert (first.n_images, first.k, first.seconds) == (6, 3, 4.0)
+    assert record.add(RouteRecord(round=1, domain="snow"), scored_as="fog") is first
+    assert [route.domain for route in record.routes] == ["fog", "snow", "fog", "snow"]
+    assert list(record.visits) == [(1, "fog"), (1, "snow")]
+    assert record.to_json()["visits"][0]["error"] == 50.0
+    assert record.to_json()["visits"][1]["seconds_per_image"] is None
+
+
+def test_complete_only_at_the_end(tmp_path):
+    record = RunRecord(tmp_path, "mIoU", ABOUT)
+    visit(record)
+    record.write()
+    assert stored(tmp_path)["complete"] is False
+    results = record.finish({"updates": 2}, cpu_seconds=1.5)
+    assert results == stored(tmp_path)
+    assert (results["complete"], results["cpu_seconds"]) == (True, 1.5)
+    assert results["updates"] == {"updates": 2}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["results.csv", "results.json"]
+
+
+def test_files_are_not_written_too_often(tmp_path):
+    record = RunRecord(tmp_path, "mIoU", ABOUT)
+    record.write(every=1e9)
+    assert not list(tmp_path.iterdir())
+    record.write()
+    assert stored(tmp_path)["visits"] == []
+
+
+@pytest.mark.parametrize("metric", ["mIoU", "error"])
+def test_what_is_written_can_be_read(tmp_path, metric):
+    record = RunRecord(tmp_path, metric, ABOUT)
+    for domain in ("fog", "night"):
+        visit(record, domain=domain, score=34.875)
+    results = record.finish({"updates": 2})
+    warnings = []
+    assert "34.88" in closing_tables(results, warnings.append)
+    groups, more = summarize(read_runs([tmp_path]))
+    assert warnings == more == []
+    assert (groups[0].metric, groups[0].scores["mean"][0].mean) == (metric, 34.875)
+
+
+def test_a_described_stream_finds_a_published_row_that_names_none():
+    file = Path(__file__).parents[2] / "configs" / "acdc" / "segformer-b5_source.py"
+    plain = {"config_file": str(file)}
+    row = row_of({**plain, "stream": {"kind": "recurring", "rounds": 10, "shuffle": "never"}})
+    assert row is not None
+    assert row == row_of(plain)
+
+
+def test_numbers_that_are_not_finite_are_null():
     odd = {
         "a": math.nan,
         "b": [math.inf, (1.5, -math.inf)],
         "c": {"d": torch.tensor(math.nan).item()},
     }
-    expected = {"a": None, "b": [None, [1.5, None]], "c": {"d": None}}
-    assert json.loads(strict_json(odd)) == expected
-    write_results(tmp_path, odd, [("x", "y"), (math.nan, 2.0)])
-    assert json.loads((tmp_path / "results.json").read_text()) == expected
-    assert (tmp_path / "results.csv").read_text().split() == ["x,y", ",2.0"]
+    assert json.loads(strict_json(odd)) == {"a": None, "b": [None, [1.5, None]], "c": {"d": None}}
     assert json.loads(strict_json({"path": Path("a")})) == {"path": "a"}  # of configs
 
 
 def test_versions_of_what_is_there():
-    assert installed_versions(["torch", "no-such-package"]) == {"torch": torch.__version__}
+    found = versions(["numpy", "no-such-package"])
+    assert list(found) == ["mmseg_reservoir", "torch", "numpy"]
+    assert (found["mmseg_reservoir"], found["torch"]) == (__version__, torch.__version__)
+
+
+def test_what_is_said_of_a_pipeline():
+    assert about_pipeline(None) == {"method": None, "reservoir": False, "tau": None}
+    pipeline = SimpleNamespace(method=torch.nn.ReLU(), router=SimpleNamespace(tau=0.5))
+    assert about_pipeline(pipeline) == {"method": "ReLU", "reservoir": True, "tau": 0.5}

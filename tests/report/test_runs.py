@@ -99,6 +99,17 @@ def test_groups_of_one_config_are_named_by_their_options():
     ]
 
 
+def test_rows_of_one_config_are_told_apart_by_their_names():
+    config = "configs/cls/cifar10c_wrn28.py"
+    groups = [{row: record(config_file=config, row=row)} for row in ("tent", "eata_reservoir")]
+    groups.append({"b": record(lr=1e-5, config_file=config, row="tent")})
+    assert group_names(groups) == [
+        "cifar10c_wrn28_tent (method.optimizer.lr=0.0001)",
+        "cifar10c_wrn28_eata_reservoir",
+        "cifar10c_wrn28_tent (method.optimizer.lr=1e-05)",
+    ]
+
+
 def test_only_real_differences_are_told():
     a, b = record(seed=0), record(seed=1)
     assert find_differences("tent", {"a": a, "b": b}) == []

@@ -1,15 +1,26 @@
 """The demonstration of classifiers: that it has every method, and what it prints."""
 
 import pytest
+from mmengine.config import Config
 
+import mmseg_reservoir.methods  # noqa: F401 (registers them)
+from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.options import table
 from mmseg_reservoir.report.errors import PLUG_IN
 from tools import demo_cls
 
 
-def test_every_run_has_a_config_and_every_config_a_run():
+def options_of(run: demo_cls.Run) -> dict:
+    config = Config.fromfile(demo_cls.CONFIGS / f"{run.table}.py").to_dict()
+    return choose_row(config, run.method, run.with_reservoir)
+
+
+def test_every_run_has_a_row_and_every_row_a_run():
     runs = demo_cls.chosen_runs()
-    assert set(runs.values()) == {path.stem for path in demo_cls.CONFIGS.glob("digits_*.py")}
+    tables = {path.stem: Config.fromfile(path) for path in demo_cls.CONFIGS.glob("digits_*.py")}
+    rows = {(table, row) for table, config in tables.items() for row in config.rows}
+    assert {(run.table, run.method) for run in runs.values()} == rows
+    assert len(set(runs.values())) == len(runs) == 26
     assert sum(name.endswith(PLUG_IN) for name in runs) == 9
     only = demo_cls.chosen_runs(["tent"])
     assert list(only) == [
@@ -21,12 +32,7 @@ def test_every_run_has_a_config_and_every_config_a_run():
 
 
 def test_every_method_for_images_takes_part():
-    from mmengine.config import Config
-
-    import mmseg_reservoir.methods  # noqa: F401 (registers them)
-
-    configs = demo_cls.chosen_runs().values()
-    used = {Config.fromfile(demo_cls.CONFIGS / f"{c}.py").method.type for c in configs}
+    used = {options_of(run)["method"]["type"] for run in demo_cls.chosen_runs().values()}
     ours = {
         n: c
         for n, c in table("method").items()
@@ -36,10 +42,8 @@ def test_every_method_for_images_takes_part():
 
 
 def test_the_configs_use_the_shipped_style_filters():
-    from mmengine.config import Config
-
-    for config in demo_cls.chosen_runs().values():
-        reservoir = Config.fromfile(demo_cls.CONFIGS / f"{config}.py").get("reservoir") or {}
+    for run in demo_cls.chosen_runs().values():
+        reservoir = options_of(run).get("reservoir") or {}
         assert reservoir.get("style", {}).get("weights", "shipped") == "shipped"
 
 

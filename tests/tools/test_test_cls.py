@@ -5,7 +5,8 @@ import pytest
 
 from tools import test_cls
 
-CONFIG = Path(__file__).parents[2] / "configs" / "cls" / "digits" / "digits_convnet_tent.py"
+CONFIG = Path(__file__).parents[2] / "configs" / "cls" / "digits_convnet.py"
+TENT = [CONFIG, "--method=tent"]
 SMALL = [
     "--cfg-options",
     "model.pretrained=False",
@@ -27,7 +28,7 @@ def fail(capsys, *command) -> str:
 
 
 def test_runs_a_config_and_prints_its_table(tmp_path, capsys):
-    command = [CONFIG, f"--work-dir={tmp_path}", "--seed=5", *SMALL]
+    command = [*TENT, f"--work-dir={tmp_path}", "--seed=5", *SMALL]
     assert test_cls.main([str(word) for word in command]) == 0
     out = capsys.readouterr().out
     assert "Error (%) by domain and visit" in out
@@ -36,9 +37,72 @@ def test_runs_a_config_and_prints_its_table(tmp_path, capsys):
     assert results["seed"] == 5
     assert results["stream"]["seed"] == 5
     assert results["config_file"] == str(CONFIG)
+    assert results["row"] == "tent"
+    assert "rows" not in results["config"]
     assert len(results["visits"]) == 4
     fog = next(line for line in out.splitlines() if line.startswith("│ fog"))
     assert f"{results['visits'][0]['error']:.2f}" in fog
+
+
+def test_a_row_of_ones_own_stands_beside_what_its_metafile_says(tmp_path, capsys):
+    config = tmp_path / "own.py"
+    config.write_text(f'_base_ = {str(CONFIG)!r}\nrows = dict(mine=dict(method=dict(type="norm")))')
+    results = "[{Dataset: Digits mean, Stream: csc, Metrics: {error visit 1: 12.34}}]"
+    model = f"{{Name: Mine, Config: own.py, Row: mine, Results: {results}}}"
+    (tmp_path / "metafile.yaml").write_text(f"Models: [{model}]")
+    command = [config, "--method=mine", f"--work-dir={tmp_path}", *SMALL]
+    assert test_cls.main([str(word) for word in command]) == 0
+    out = capsys.readouterr().out
+    assert "beside the published row 'Mine'" in out
+    assert "12.34" in out
+
+
+def load(*words) -> tuple[dict, dict]:
+    """What a command line says, without running it."""
+    parser = test_cls.make_parser()
+    return test_cls.load(parser.parse_args([str(word) for word in words]))
+
+
+def test_the_command_line_goes_over_the_row():
+    options, written = load(CONFIG, "--method=eata", "--cfg-options", "method.d_margin=0.3")
+    assert (options["method"]["d_margin"], options["method"]["fisher_alpha"]) == (0.3, 1.0)
+    assert written["row"] == "eata"
+    assert options["work_dir"] == "work_dirs/digits_convnet_eata"
+    assert "reservoir" not in options
+
+
+@pytest.mark.parametrize(
+    "words", [["--with-reservoir"], ["--cfg-options", "reservoir.preset=default"]]
+)
+def test_the_reservoir_is_one_option(words):
+    options, written = load(*TENT, *words)
+    assert options["reservoir"]["calibration"] == {"batches": 100}
+    assert written["row"] == "tent_reservoir"
+    assert options["work_dir"] == "work_dirs/digits_convnet_tent_reservoir"
+
+
+def test_a_method_without_a_row_runs_and_says_so(capsys):
+    options, written = load(CONFIG.with_name("digits_vit.py"), "--method=sar")
+    assert options["method"]["type"] == written["row"] == "sar"
+    assert options["method"]["optimizer"]["lr"] == 1e-2
+    assert "digits_vit.py has no row 'sar'" in capsys.readouterr().out
+    load(*TENT)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_config_with_its_own_method_needs_no_row(tmp_path, capsys):
+    own = tmp_path / "own.py"
+    own.write_text(f'_base_ = {str(CONFIG)!r}\nmethod = dict(type="sar")\n')
+    options, written = load(own)
+    assert options["method"]["type"] == "sar"
+    assert written == {"config_file": str(own), "row": None}
+    assert options["work_dir"] == "work_dirs/own"
+    assert capsys.readouterr().out == ""
+
+
+def test_a_table_without_a_choice_lists_its_rows(capsys):
+    assert "--method NAME, of source, norm, tent, cotta," in fail(capsys, CONFIG)
+    assert "no method 'tant' (did you mean 'tent'?)" in fail(capsys, CONFIG, "--method=tant")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +110,7 @@ def test_runs_a_config_and_prints_its_table(tmp_path, capsys):
     [
         ("method.type=tant", "unknown adaptation method 'tant' (did you mean 'tent'?)"),
         ("method.rate=1", "method has no option 'rate'"),
-        ("methd.type=tent", "the config has no 'methd' (did you mean 'method'?)"),
+        ("methd.type=tent", "the config has no use for 'methd' (did you mean 'method'?)"),
         ("stream.rounds=0", "rounds must be a whole number, 1 or more, got 0"),
         ("stream.batch_size=2.5", "stream.batch_size must be of type int, got 2.5"),
         ("data.corruptions=fog", "the domains must be a list, got 'fog': write [fog]"),
@@ -58,19 +122,14 @@ def test_runs_a_config_and_prints_its_table(tmp_path, capsys):
     ],
 )
 def test_mistakes_end_in_one_line(tmp_path, capsys, option, message):
-    if option.startswith("reservoir"):
-        command = [CONFIG.with_name("digits_convnet_tent_reservoir.py")]
-        style = ["reservoir.style.weights=seeded"]
-    else:
-        command, style = [CONFIG], []
-    command += [f"--work-dir={tmp_path}", *SMALL, *style, option]
-    assert message in fail(capsys, *command)
+    style = ["reservoir.style.weights=seeded"] if option.startswith("reservoir") else []
+    assert message in fail(capsys, *TENT, f"--work-dir={tmp_path}", *SMALL, *style, option)
     assert not (tmp_path / "results.json").exists()
 
 
 def test_missing_files_are_named(tmp_path, capsys):
     assert "no config file nowhere.py" in fail(capsys, "nowhere.py")
-    cifar = CONFIG.parents[1] / "cifar10c" / "cifar10c_wrn28_tent.py"
+    cifar = [CONFIG.with_name("cifar10c_wrn28.py"), "--method=tent", f"--work-dir={tmp_path}"]
     root = tmp_path / "none"
-    line = fail(capsys, cifar, f"--work-dir={tmp_path}", "--cfg-options", f"data.root={root}")
+    line = fail(capsys, *cifar, "--cfg-options", f"data.root={root}")
     assert f"there is no {root / 'labels.npy'}" in line

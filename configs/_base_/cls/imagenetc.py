@@ -1,5 +1,6 @@
 # ImageNet -> ImageNet-C. Optimizer, learning rate and batch size are those of the paper's table of
 # hyper-parameters, momentum and Nesterov as in the published code.
+_base_ = ["./runtime.py", "./reservoir.py"]
 data = dict(
     type="imagenetc",
     root="data/ImageNet-C",

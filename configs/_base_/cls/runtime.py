@@ -1,6 +1,11 @@
-# What every test of a classifier shares; `method` comes with the data and the row.
+# What every test of a classifier shares. A table says the rest: `data`, `model`, `stream`,
+# `source_images`, the optimizer of all methods (`method`), and the rows,
+#
+# rows = dict(tent=dict(), eata=dict(method=dict(d_margin=0.4), params=dict(skip=("layer4",))))
+#
+# of which `--method NAME` takes one: what it says goes over the rest, and a group of another type
+# (an optimizer, params) replaces the group. `--with-reservoir` takes `with_reservoir`, too.
 params = dict(type="norm_affine")  # what adapts; dict(type="prompt", count=8) for vpt and dpcore
-# `reservoir = dict(...)` (see reservoir.py) puts ReservoirTTA around the method.
 # What BatchNorm normalises by: "running", "batch", the share of the batch as a number, or what the
 # method wants (None).
 statistics = None

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...datasets.base import LabelledImages
+from ...datasets.digits import digits
 from ...files import shipped, write_tensors
-from ..datasets.base import LabelledImages
-from ..datasets.digits import digits
 from .small_nets import SmallConvNet, SmallViT
 from .weights import load_weights
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mmseg_reservoir.cls.backbones import build_backbone, trained
-from mmseg_reservoir.cls.datasets.arrays import ArrayImages
+from mmseg_reservoir.datasets.base import ArrayImages
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import read_tensors, shipped
 

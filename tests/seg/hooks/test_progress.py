@@ -14,7 +14,7 @@ def test_plain_lines_where_there_is_no_terminal(minicity, tmp_path, capfd):
     lines = capfd.readouterr().out.splitlines()
     steps = [line for line in lines if "round 1/2 night: 4/12 images" in line]
     assert len(steps) == 1
-    assert "expert 0, K 1 mIoU" in steps[0]
+    assert "expert 0, K 1, mIoU" in steps[0]
     assert sum("round 2/2 night: mIoU" in line and "K 1" in line for line in lines) == 1
 
 
@@ -27,4 +27,4 @@ def test_bar_on_a_terminal(minicity, tmp_path, capfd, monkeypatch):
     assert "━" in printed
     assert "12/12" in printed
     assert "round 2/2 night" in printed
-    assert "expert 0, K 1 mIoU" in printed
+    assert "expert 0, K 1, mIoU" in printed

@@ -9,9 +9,9 @@ import pytest
 from mmengine.config import Config
 from stream_run import TINY, data_options, run, seeded_reservoir
 
-from mmseg_reservoir.check.layouts import LAYOUTS
-from mmseg_reservoir.check.manifest import manifest_hash
 from mmseg_reservoir.check.survey import list_files
+from mmseg_reservoir.datasets import LAYOUTS
+from mmseg_reservoir.datasets.manifest import manifest_hash
 from mmseg_reservoir.seg import ResultsHook
 from mmseg_reservoir.seg.loop import Visit
 from tools import test_tta
@@ -30,6 +30,9 @@ def small_run(folder, miou=50.0, **model):
     loop = SimpleNamespace(
         loaders={},
         visit=visit,
+        visits=[visit],
+        shuffle="once",
+        total_images=1,
         dataloader=SimpleNamespace(dataset=[0]),
         evaluator=SimpleNamespace(metrics=[]),
     )
@@ -57,6 +60,10 @@ def test_options_are_those_of_the_model(tmp_path):
     assert small_run(tmp_path)[0]["options"] is None
 
 
+def test_the_order_of_the_stream_is_told(tmp_path):
+    assert small_run(tmp_path)[0]["stream"]["shuffle"] == "once"
+
+
 def test_a_visit_without_a_labelled_pixel_is_null(tmp_path):
     results, logger = small_run(tmp_path, miou=math.nan)
     assert results["visits"][0]["mIoU"] is None
@@ -80,6 +87,13 @@ def test_json_has_everything(finished):
     assert (results["method"], results["reservoir"], results["seed"]) == ("Tent", True, 0)
     assert results["tau"] > 0
     assert results["versions"]["torch"]
+    assert results["stream"] == {
+        "kind": "recurring",
+        "domains": ["fog", "night"],
+        "rounds": 2,
+        "shuffle": "never",
+        "images": 12,
+    }
     assert results["config"]["method"]["type"] == "tent"
     assert results["options"]["method"]["type"] == "tent"
     assert results["options"]["reservoir"]["k_max"] == 16  # nobody wrote it
@@ -103,7 +117,7 @@ def test_json_has_everything(finished):
 
 def test_data_has_the_checkers_manifest_and_the_order(finished, minicity):
     _, results = finished
-    found = {files.cell.name: files for files in list_files(LAYOUTS["minicity"], minicity).found}
+    found = {files.cell.name: files for files in list_files(LAYOUTS["minicity"], minicity).cells}
     assert results["data"] == {
         name: {
             "images": 3,

@@ -1,3 +1,0 @@
-# A small vision transformer; its weights are in checkpoints/, tools/train_digits.py made them.
-_base_ = ["./runtime.py", "./digits.py"]
-model = dict(type="digits_vit", pretrained=True)

@@ -1,1 +1,0 @@
-_base_ = ["./ccc_resnet50_sar.py", "../../_base_/cls/reservoir.py"]

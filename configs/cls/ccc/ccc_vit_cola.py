@@ -1,2 +1,0 @@
-_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/ccc_vit.py"]
-method = dict(type="cola")

@@ -1,1 +1,0 @@
-_base_ = ["./cifar100c_resnext29_eata.py", "../../_base_/cls/reservoir.py"]

@@ -1,2 +1,0 @@
-_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/cifar100c_resnext29.py"]
-method = dict(type="tent")

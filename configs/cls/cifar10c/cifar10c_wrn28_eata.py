@@ -1,2 +1,0 @@
-_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/cifar10c_wrn28.py"]
-method = dict(type="eata", d_margin=0.4, fisher_alpha=1.0)  # EATA's for CIFAR-10

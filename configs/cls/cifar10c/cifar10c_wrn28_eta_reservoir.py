@@ -1,1 +1,0 @@
-_base_ = ["./cifar10c_wrn28_eta.py", "../../_base_/cls/reservoir.py"]

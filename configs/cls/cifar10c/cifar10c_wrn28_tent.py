@@ -1,2 +1,0 @@
-_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/cifar10c_wrn28.py"]
-method = dict(type="tent")

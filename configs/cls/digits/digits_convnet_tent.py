@@ -1,2 +1,0 @@
-_base_ = "../../_base_/cls/digits_convnet.py"
-method = dict(type="tent")

@@ -1,2 +1,0 @@
-_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/imagenetc_resnet50.py"]
-method = dict(type="rotta")

@@ -1,1 +1,0 @@
-_base_ = ["./imagenetc_resnet50gn_eta.py", "../../_base_/cls/reservoir.py"]

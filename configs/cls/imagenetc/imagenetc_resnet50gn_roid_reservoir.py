@@ -1,1 +1,0 @@
-_base_ = ["./imagenetc_resnet50gn_roid.py", "../../_base_/cls/reservoir.py"]

@@ -1,1 +1,0 @@
-_base_ = ["./imagenetc_vit_eata.py", "../../_base_/cls/reservoir.py"]

@@ -1,1 +1,0 @@
-_base_ = ["./imagenetc_vit_roid.py", "../../_base_/cls/reservoir.py"]

@@ -1,1 +1,0 @@
-_base_ = ["./pacs_resnet50_eata.py", "../../_base_/cls/reservoir.py"]

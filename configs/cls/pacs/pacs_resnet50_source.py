@@ -1,2 +1,0 @@
-_base_ = ["../../_base_/cls/runtime.py", "../../_base_/cls/pacs_resnet50.py"]
-method = dict(type="source")

@@ -1,0 +1,89 @@
+"""The rows of a config that is a table: what each method says over the rest.
+
+Beside the keys of a run such a config has ``rows``, options by the name of the row, and
+``with_reservoir``, the reservoir for whoever wants it::
+
+    method = dict(optimizer=dict(type="Adam", lr=1e-3))
+    with_reservoir = dict(preset="default")
+    rows = dict(tent=dict(), eata=dict(method=dict(d_margin=0.4)))
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ReservoirError
+from ..options import Options, suggest, table
+
+KEYS = ("rows", "with_reservoir")
+"""What a table has beside the keys of a run."""
+
+
+def choose_row(config: Options, name: str | None, with_reservoir: bool = False) -> dict[str, Any]:
+    """The options of one run, without the table.
+
+    Args:
+        config: A table, or options with a method of their own.
+        name: The row. A method without a row runs with what the table says for all of them. None
+            if the config has its own method.
+        with_reservoir: Put the reservoir around the method: the config's own ``reservoir`` if it
+            has one, or else that of the table.
+    """
+    options = copy.deepcopy(dict(config))
+    rows, plug_in = (options.pop(key, None) or {} for key in KEYS)
+    own = _method_of(config)
+    if name is not None:
+        _check_name(name, rows, own)
+        row = rows.get(name) or {}
+        options = _merge(options, {**row, "method": {"type": name, **row.get("method", {})}})
+    elif rows and own is None:
+        raise ReservoirError(
+            f"the config is a table: choose a row of it, --method NAME, of {', '.join(rows)}"
+        )
+    if with_reservoir and options.get("reservoir") is None:
+        options["reservoir"] = plug_in or {"preset": "default"}
+    return options
+
+
+def row_label(name: str | None, options: Options) -> str | None:
+    """What records and metafiles call a row: ``"eata"``, ``"eata_reservoir"``; None for none.
+
+    Args:
+        name: The row.
+        options: Those of the run.
+    """
+    plug_in = name is not None and options.get("reservoir") is not None
+    return f"{name}_reservoir" if plug_in else name
+
+
+def _method_of(config: Options) -> str | None:
+    """The method that the config itself names; that of a table has only an optimizer."""
+    method = config.get("method")
+    return method.get("type") if isinstance(method, Mapping) else method
+
+
+def _check_name(name: str, rows: Options, own: str | None) -> None:
+    if own is not None:
+        raise ReservoirError(
+            f"the config has its own method, {own!r}: leave --method out, or make it a row, "
+            f"rows=dict({own}=dict(method=dict(...)))"
+        )
+    known = {*rows, *table("method")}
+    if name not in known:
+        shown = f"; rows: {', '.join(rows)}" if rows else ""
+        raise ReservoirError(f"there is no method {name!r}{suggest(name, known)}{shown}")
+
+
+def _merge(base: Options, over: Options) -> dict[str, Any]:
+    """Options over others; a group of another ``type`` replaces the group, as in a preset."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            same = "type" not in below or value.get("type", below["type"]) == below["type"]
+            merged[key] = _merge(below, value) if same else dict(value)
+        else:
+            merged[key] = value
+    return merged

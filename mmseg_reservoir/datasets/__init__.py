@@ -1,0 +1,77 @@
+"""The published data sets, one file each: its constants, its layout on disk, and its reader.
+
+Readers go by the name of their data set in configs, layouts in tools/check_dataset.py. Those of
+segmentation are read by mmseg (`seg.datasets`), so only their layouts are here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..options import Options, pick, register
+from . import acdc, ccc, cifar_c, cityscapes, domainnet, imagenet_c, minicity, pacs
+from .base import DomainSet, LabelledImages
+from .ccc import CCC
+from .cifar_c import CifarC, cifar
+from .corrupted import Corrupted
+from .digits import corrupted_digits, digits
+from .disk_layout import Layout
+from .domainnet import DomainNet126, domainnet_source
+from .image_folder import image_folder
+from .imagenet_c import ImageNetC
+from .pacs import PACS
+from .source_batches import SourceBatches
+
+LAYOUTS: dict[str, Layout] = {
+    "acdc": acdc.LAYOUT,
+    "ccc": ccc.LAYOUT,
+    "cifar10c": cifar_c.LAYOUT_10,
+    "cifar100c": cifar_c.LAYOUT_100,
+    "cityscapes": cityscapes.LAYOUT,
+    "domainnet126": domainnet.LAYOUT,
+    "imagenetc": imagenet_c.LAYOUT,
+    "minicity": minicity.LAYOUT,
+    "pacs": pacs.LAYOUT,
+}
+"""What the checker knows, by name."""
+
+# By the same names, but for the digits, which are not on disk.
+register("data", "cifar10c")(partial(CifarC, classes=10))
+register("data", "cifar100c")(partial(CifarC, classes=100))
+register("data", "imagenetc")(ImageNetC)
+register("data", "ccc")(CCC)
+register("data", "domainnet126")(DomainNet126)
+register("data", "pacs")(PACS)
+register("data", "digits")(corrupted_digits)
+
+register("source", "cifar10")(partial(cifar, classes=10))
+register("source", "cifar100")(partial(cifar, classes=100))
+register("source", "image_folder")(image_folder)
+register("source", "domainnet126")(domainnet_source)
+register("source", "digits")(digits)
+
+
+def build_dataset(options: Options) -> DomainSet | CCC:
+    """The data set that ``dict(type="cifar10c", root=..., severity=5)`` describes."""
+    return pick("data", options, "data").make()
+
+
+def build_source(options: Options) -> LabelledImages:
+    """The clean images that ``dict(type="cifar10", root=...)`` describes."""
+    return pick("source", options, "source_images").make()
+
+
+__all__ = [
+    "CCC",
+    "LAYOUTS",
+    "PACS",
+    "CifarC",
+    "Corrupted",
+    "DomainNet126",
+    "DomainSet",
+    "ImageNetC",
+    "LabelledImages",
+    "SourceBatches",
+    "build_dataset",
+    "build_source",
+]

@@ -1,0 +1,121 @@
+"""What every data set offers: domains by name, and in each of them labelled images."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import ReservoirError
+from ..options import suggest
+
+
+class LabelledImages(ABC):
+    """The images of one domain. Nothing is decoded before :meth:`read` asks for it.
+
+    Attributes:
+        labels: The class of every image, int64.
+    """
+
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def read(self, indices: Sequence[int] | np.ndarray) -> Tensor:
+        """The images ``(N, 3, H, W)``, floats in [0, 1]."""
+
+    def batch(self, indices: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor]:
+        """Images, and labels as int64."""
+        # A copy: labels of a file that is mapped into memory must not be written to.
+        return self.read(indices), torch.from_numpy(np.array(self.labels[indices], np.int64))
+
+
+class ArrayImages(LabelledImages):
+    """Images ``(n, H, W, 3)`` from 0 to 255: an array of bytes, such as a mapped ``.npy`` file.
+
+    Args:
+        pixels: The array, in memory or mapped; only what a batch needs is read.
+        labels: As many.
+    """
+
+    def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
+        if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
+            raise ReservoirError(
+                f"images must be bytes (n, H, W, 3), got {pixels.dtype} {pixels.shape}"
+            )
+        if labels.shape != pixels.shape[:1]:
+            raise ReservoirError(f"{len(pixels)} images, but labels of shape {labels.shape}")
+        self.pixels = pixels
+        self.labels = np.asarray(labels, np.int64)
+
+    def read(self, indices: Sequence[int] | np.ndarray) -> Tensor:
+        pixels = torch.from_numpy(np.ascontiguousarray(self.pixels[np.asarray(indices, np.int64)]))
+        return pixels.permute(0, 3, 1, 2).float().div_(255).contiguous()
+
+
+class DomainSet(ABC):
+    """A data set of several domains.
+
+    Args:
+        names: The domains to use, in the order of the stream; None for all that were published.
+        published: All domains that there can be.
+        severity: Which severity :meth:`domain` gives if it is not told; None where there are none.
+    """
+
+    title: str
+    classes: int
+
+    def __init__(
+        self,
+        names: Sequence[str] | None,
+        published: Sequence[str],
+        severity: int | None = None,
+    ) -> None:
+        if isinstance(names, str):
+            raise ReservoirError(f"the domains must be a list, got {names!r}: write [{names}]")
+        self.names = tuple(published if names is None else names)
+        self.severity = severity
+        for name in self.names:
+            if name not in published:
+                raise ReservoirError(
+                    f"{self.title} has no domain {name!r}{suggest(name, published)}"
+                )
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ReservoirError(f"name each domain of {self.title} once, got {list(self.names)}")
+        if severity is not None:
+            check_severity(severity)
+
+    def domain(self, name: str, severity: int | None = None) -> LabelledImages:
+        """The images of a domain.
+
+        Args:
+            name: One of ``names``.
+            severity: 1 to 5, where there are severities; by default the data set's own.
+        """
+        if name not in self.names:
+            raise ReservoirError(f"no domain {name!r} was asked for{suggest(name, self.names)}")
+        if severity is not None:
+            if self.severity is None:
+                raise ReservoirError(f"{self.title} has no severities: leave severity out")
+            check_severity(severity)
+        return self._open(name, self.severity if severity is None else severity)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for a record of the run."""
+        return {"title": self.title, "domains": list(self.names), "severity": self.severity}
+
+    @abstractmethod
+    def _open(self, name: str, severity: int | None) -> LabelledImages:
+        """The images of a domain that is known to be valid."""
+
+
+def check_severity(severity: int) -> None:
+    """Refuse what is not 1 to 5."""
+    if severity not in (1, 2, 3, 4, 5):
+        raise ReservoirError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")

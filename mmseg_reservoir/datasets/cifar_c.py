@@ -1,0 +1,185 @@
+"""CIFAR-10-C and CIFAR-100-C (Hendrycks and Dietterich, ICLR 2019), and CIFAR itself.
+
+The former are a folder with one ``CORRUPTION.npy`` of 50,000 images each, 10,000 for each severity
+from 1 to 5 in turn, and ``labels.npy``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from ..errors import ReservoirError
+from .base import ArrayImages, DomainSet
+from .disk_layout import Array, Cell, Layout
+from .imagenet_c import CORRUPTIONS, EXTRA_CORRUPTIONS
+
+IMAGES = 10_000
+"""Of each severity; the five follow one another in a file."""
+PIXELS = 3 * 32 * 32
+"""Bytes of an image."""
+
+
+def _cells(root: Path, classes: int) -> list[Cell]:
+    names = [("test", name) for name in CORRUPTIONS]
+    names += [("extra", name) for name in EXTRA_CORRUPTIONS]
+    pixels = Array((5 * IMAGES, 32, 32, 3), "uint8")
+    labels = Array((5 * IMAGES,), classes=classes)
+    return [
+        Cell("test", "labels", ".", files=("labels.npy",), expected=1, array=labels),
+        *(
+            Cell(
+                split,
+                name,
+                images=".",
+                expected=1,
+                needed=split == "test",
+                files=(f"{name}.npy",),
+                array=pixels,
+            )
+            for split, name in names
+        ),
+    ]
+
+
+def _layout(classes: int, record: str) -> Layout:
+    return Layout(
+        title=f"CIFAR-{classes}-C",
+        cells=partial(_cells, classes=classes),
+        marks=("labels.npy",),
+        image_suffix=".npy",
+        download=(
+            f"get CIFAR-{classes}-C.tar from zenodo.org/records/{record} and unpack it, so that "
+            "{root} holds labels.npy and CORRUPTION.npy"
+        ),
+    )
+
+
+LAYOUT_10 = _layout(10, "2535967")
+LAYOUT_100 = _layout(100, "3555552")
+
+
+class CifarC(DomainSet):
+    """CIFAR-10-C or CIFAR-100-C.
+
+    Args:
+        root: The folder with the ``.npy`` files.
+        classes: 10 or 100.
+        corruptions: Domains, in order; by default the fifteen of the benchmark.
+        severity: 1 to 5.
+        limit: Use only the first so many images of each severity, for a quick look.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        classes: int = 10,
+        corruptions: Sequence[str] | None = None,
+        severity: int = 5,
+        limit: int | None = None,
+    ) -> None:
+        if classes not in (10, 100):
+            raise ReservoirError(f"classes must be 10 or 100, got {classes}")
+        self.root = Path(root)
+        self.classes = classes
+        self.title = f"CIFAR-{classes}-C"
+        names = CORRUPTIONS if corruptions is None else corruptions
+        super().__init__(names, CORRUPTIONS + EXTRA_CORRUPTIONS, severity)
+        self.limit = _check_limit(limit)
+        self.labels = self._labels()
+        for name in self.names:  # now, not at the tenth domain of a long run
+            self._array(name)
+
+    def _open(self, name: str, severity: int | None) -> ArrayImages:
+        start = (severity - 1) * IMAGES
+        part = slice(start, start + min(self.limit, IMAGES))
+        return ArrayImages(self._array(name)[part], self.labels[part])
+
+    def _labels(self) -> np.ndarray:
+        labels = self._load(self.root / "labels.npy")
+        wanted = (5 * IMAGES,)
+        if labels.shape != wanted:
+            raise ReservoirError(
+                f"{self.root / 'labels.npy'} has shape {labels.shape}, not {wanted}: {self._mend()}"
+            )
+        classes = np.unique(labels)
+        if not np.array_equal(classes, np.arange(self.classes)):
+            raise ReservoirError(
+                f"{self.root} is not {self.title}: its labels go from {classes[0]} to "
+                f"{classes[-1]}, {len(classes)} classes; choose the other data set, or another "
+                "folder"
+            )
+        return labels
+
+    def _array(self, name: str) -> np.ndarray:
+        path = self.root / f"{name}.npy"
+        pixels = self._load(path)
+        wanted = (5 * IMAGES, 32, 32, 3)
+        if pixels.shape != wanted or pixels.dtype != np.uint8:
+            raise ReservoirError(
+                f"{path} holds {pixels.dtype} {pixels.shape}, not uint8 {wanted}: {self._mend()}"
+            )
+        return pixels
+
+    def _load(self, path: Path) -> np.ndarray:
+        if not path.is_file():
+            there = sorted(p.stem for p in self.root.glob("*.npy")) if self.root.is_dir() else []
+            raise ReservoirError(
+                f"there is no {path}; {self.root} has {', '.join(there) or 'no .npy files'}: "
+                f"{self._mend()}"
+            )
+        try:
+            # What np.load calls for a map; np.load itself takes any other file for a pickle.
+            return open_memmap(path, "r")
+        except (ValueError, OSError) as error:
+            raise ReservoirError(f"{path} is damaged ({error}): {self._mend()}") from error
+
+    def _mend(self) -> str:
+        return f"see tools/check_dataset.py cifar{self.classes}c {self.root}"
+
+
+def _check_limit(limit: int | None) -> int:
+    if limit is not None and limit < 1:
+        raise ReservoirError(f"limit must be 1 or more, got {limit}")
+    return IMAGES if limit is None else limit
+
+
+def cifar(root: str | Path, classes: int = 10, train: bool = True) -> ArrayImages:
+    """CIFAR-10 or CIFAR-100 in the "binary version", which needs no pickle to be read.
+
+    Args:
+        root: The folder with ``data_batch_1.bin``, ... (or ``train.bin``) that the archive
+            ``cifar-10-binary.tar.gz`` (``cifar-100-binary.tar.gz``) unpacks to.
+        classes: 10 or 100.
+        train: Training images, or those of the test.
+    """
+    if classes not in (10, 100):
+        raise ReservoirError(f"classes must be 10 or 100, got {classes}")
+    if classes == 100:
+        names = ["train.bin" if train else "test.bin"]
+    else:
+        names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
+    # A record is the label, in CIFAR-100 the coarse one and then the fine one, and the planes.
+    head = 1 if classes == 10 else 2
+    parts = [_records(Path(root) / name, head + PIXELS, classes) for name in names]
+    records = np.concatenate(parts)
+    pixels = records[:, head:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return ArrayImages(np.ascontiguousarray(pixels), records[:, head - 1])
+
+
+def _records(path: Path, length: int, classes: int) -> np.ndarray:
+    if not path.is_file():
+        raise ReservoirError(
+            f"there is no {path}: unpack cifar-{classes}-binary.tar.gz, the binary version"
+        )
+    data = np.fromfile(path, np.uint8)
+    if len(data) == 0 or len(data) % length:
+        raise ReservoirError(
+            f"{path} has {len(data)} bytes, no multiple of {length}: it is not a file of "
+            f"CIFAR-{classes}, or is cut off; unpack it again"
+        )
+    return data.reshape(-1, length)

@@ -1,0 +1,145 @@
+"""ImageNet-C (Hendrycks and Dietterich, ICLR 2019), as published.
+
+``CORRUPTION/SEVERITY/CLASS/*.JPEG``, 50,000 images of 224 x 224 each. RobustBench and most papers
+use 5,000 of them, which a text file names (one ``CLASS/NAME.JPEG`` per line).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import ReservoirError
+from .base import DomainSet
+from .disk_layout import Cell, Layout
+from .pictures import FileImages, Preprocess, list_classes, list_folders, read_list
+
+CORRUPTIONS = (
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+)
+"""The fifteen of ImageNet-C and CIFAR-C, in the order of the published streams."""
+EXTRA_CORRUPTIONS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+"""Four more, which the authors meant for validation."""
+IMAGES = 50_000
+"""Of each corruption and severity."""
+IMAGENET_CLASSES = 1000
+
+
+def _cells(root: Path) -> list[Cell]:
+    # Severity 5 is what the streams of the paper use.
+    return [
+        Cell(
+            f"severity{severity}",
+            name,
+            images=f"{name}/{severity}",
+            expected=IMAGES,
+            needed=severity == 5,
+        )
+        for severity in (5, 4, 3, 2, 1)
+        for name in CORRUPTIONS
+    ]
+
+
+LAYOUT = Layout(
+    title="ImageNet-C",
+    cells=_cells,
+    marks=("gaussian_noise/5",),
+    image_suffix=".JPEG",
+    size=(224, 224),
+    download=(
+        "get noise.tar, blur.tar, weather.tar and digital.tar from zenodo.org/records/2235448 and "
+        "unpack them, so that {root} holds CORRUPTION/SEVERITY/CLASS/*.JPEG"
+    ),
+)
+
+
+class ImageNetC(DomainSet):
+    """ImageNet-C.
+
+    Args:
+        root: The folder with one folder per corruption.
+        corruptions: Domains, in order; by default the fifteen of the benchmark.
+        severity: 1 to 5.
+        image_list: Text file that names the images to use; None for all.
+        resize: None, as the published files have their size already; see `Preprocess`.
+        crop: Side of the square in the centre.
+        filter: Of resizing.
+        classes: How many class folders there must be, whose sorted names give the labels.
+    """
+
+    title = "ImageNet-C"
+
+    def __init__(
+        self,
+        root: str | Path,
+        corruptions: Sequence[str] | None = None,
+        severity: int = 5,
+        image_list: str | Path | None = None,
+        resize: int | tuple[int, int] | None = None,
+        crop: int | None = 224,
+        filter: str = "bilinear",
+        classes: int = IMAGENET_CLASSES,
+    ) -> None:
+        names = CORRUPTIONS if corruptions is None else corruptions
+        super().__init__(names, CORRUPTIONS + EXTRA_CORRUPTIONS, severity)
+        self.root = Path(root)
+        self.classes = classes
+        self.preprocess = Preprocess(resize, crop, filter)
+        self.image_list = None if image_list is None else _read_names(Path(image_list))
+        for name in self.names:
+            if not (self.root / name).is_dir():
+                there = [f for f in list_folders(self.root) if f in CORRUPTIONS + EXTRA_CORRUPTIONS]
+                raise ReservoirError(
+                    f"there is no {self.root / name}; {self.root} has "
+                    f"{', '.join(there) or 'no corruption'}: unpack the archive that holds it, see "
+                    f"tools/check_dataset.py imagenetc {self.root}"
+                )
+
+    def _open(self, name: str, severity: int | None) -> FileImages:
+        folder = self.root / name / str(severity)
+        classes = list_folders(folder)
+        if len(classes) != self.classes:
+            raise ReservoirError(
+                f"{folder} has {len(classes)} class folders, not {self.classes}, so labels would "
+                f"be wrong: see tools/check_dataset.py imagenetc {self.root}"
+            )
+        if self.image_list is None:
+            return FileImages(folder, *list_classes(folder, classes), self.preprocess)
+        names, labels = self.image_list, {name: label for label, name in enumerate(classes)}
+        unknown = next((n for n in names if n.split("/")[0] not in labels), None)
+        if unknown is not None:
+            raise ReservoirError(
+                f"the image list names {unknown}, but {folder} has no such class: use a list with "
+                "one CLASS/NAME.JPEG per line"
+            )
+        return FileImages(folder, names, [labels[n.split("/")[0]] for n in names], self.preprocess)
+
+
+def _read_names(path: Path) -> list[str]:
+    """The first words of the lines, so that lists with labels behind the names do as well."""
+    if not path.is_file():
+        raise ReservoirError(
+            f"there is no image list {path}: get imagenet_test_image_ids.txt, which is in "
+            "RobustBench's repository, or set data.image_list=None for all images"
+        )
+    names = [words[0] for words in read_list(path, "image list")]
+    bad = next((name for name in names if name.count("/") != 1), None)
+    if not names or bad is not None:
+        raise ReservoirError(
+            f"{path} must have one CLASS/NAME.JPEG per line, got {bad or 'nothing'!r}"
+        )
+    return names

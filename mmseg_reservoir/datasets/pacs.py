@@ -1,0 +1,74 @@
+"""PACS (Li et al., ICCV 2017): 9991 images of seven classes in four styles.
+
+``DOMAIN/CLASS/*.jpg`` or ``.png``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import ReservoirError
+from .base import DomainSet
+from .disk_layout import Cell, Layout
+from .pictures import FileImages, Preprocess, list_classes, list_folders
+
+IMAGES = {"photo": 1670, "art_painting": 2048, "cartoon": 2344, "sketch": 3929}
+"""Of each domain."""
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+"""In the order of the labels."""
+
+
+def _cells(root: Path) -> list[Cell]:
+    return [Cell("all", name, images=name, expected=count) for name, count in IMAGES.items()]
+
+
+LAYOUT = Layout(
+    title="PACS",
+    cells=_cells,
+    marks=tuple(IMAGES),
+    image_suffix=(".jpg", ".jpeg", ".png"),
+    unique=False,
+    download=(
+        "get PACS from its authors' page (dali-dl.github.io/project_iccv2017.html), so that {root} "
+        "holds photo/CLASS, art_painting/CLASS, cartoon/CLASS and sketch/CLASS"
+    ),
+)
+
+
+class PACS(DomainSet):
+    """PACS; leave the source domain out of ``domains``.
+
+    Args:
+        root: The folder with one folder per domain.
+        domains: In order; by default all four.
+        resize: See `Preprocess`.
+        crop: Side of the square in the centre.
+        filter: Of resizing.
+    """
+
+    title = "PACS"
+    classes = len(CLASSES)
+
+    def __init__(
+        self,
+        root: str | Path,
+        domains: Sequence[str] | None = None,
+        resize: int | tuple[int, int] | None = (224, 224),
+        crop: int | None = None,
+        filter: str = "bilinear",
+    ) -> None:
+        super().__init__(domains, tuple(IMAGES))
+        self.root = Path(root)
+        self.preprocess = Preprocess(resize, crop, filter)
+        for name in self.names:
+            folders = list_folders(self.root / name)
+            if set(folders) != set(CLASSES):
+                raise ReservoirError(
+                    f"{self.root / name} must have the folders {', '.join(CLASSES)}, it has "
+                    f"{', '.join(folders) or 'none'}: see tools/check_dataset.py pacs {self.root}"
+                )
+
+    def _open(self, name: str, severity: int | None) -> FileImages:
+        folder = self.root / name
+        return FileImages(folder, *list_classes(folder, CLASSES), self.preprocess)

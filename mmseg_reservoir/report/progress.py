@@ -1,0 +1,127 @@
+"""Where a stream is: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+_print = partial(print, flush=True)  # or the lines of a pipe would come in heaps
+
+
+class StreamProgress:
+    """Shows round, domain, expert, K, running score and the time left.
+
+    Either a context, or between `start` and `stop`.
+
+    Args:
+        total: Length of the stream; None if that is not known.
+        unit: What it is counted in.
+        rounds: Rounds of the stream; None if that is not known.
+        quiet: Show nothing.
+        interval: Seconds between plain lines, where the output is no terminal.
+        say: Takes a plain line.
+    """
+
+    def __init__(
+        self,
+        total: int | None,
+        unit: str = "images",
+        rounds: int | None = None,
+        quiet: bool = False,
+        interval: float = 30.0,
+        say: Callable[[str], object] = _print,
+    ) -> None:
+        self.total = total
+        self.unit = unit
+        self.rounds = rounds
+        self.quiet = quiet
+        self.interval = interval
+        self.say = say
+        self._done = 0
+        self._where, self._k = "", 1
+        self._unsaid: str | None = None
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> StreamProgress:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the clock and, on a terminal, the bar."""
+        self._start = self._last_line = time.monotonic()
+        if sys.stdout.isatty() and not self.quiet:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(elapsed_when_finished=True),
+                TextColumn("{task.fields[status]}"),
+            )
+            self._task = self._bar.add_task("stream", total=self.total, status="")
+            self._bar.start()
+
+    def advance(
+        self, round: int, domain: str, *, expert: int, k: int, score: str = "", count: int = 1
+    ) -> None:
+        """Move on.
+
+        Args:
+            round: Where the stream is.
+            domain: Where the stream is.
+            expert: Which one adapted.
+            k: How many there are.
+            score: The running score with its name.
+            count: By how much.
+        """
+        self._done += count
+        self._where = f"round {round}{f'/{self.rounds}' if self.rounds else ''} {domain}"
+        self._k = k
+        status = ", ".join(filter(None, [f"expert {expert}", f"K {k}", score]))
+        if self._bar is not None:
+            self._bar.update(
+                self._task, completed=self._done, description=self._where, status=status
+            )
+            return
+        self._unsaid = f"{self._where}: {self._count()}, {status}"
+        if time.monotonic() - self._last_line > self.interval:
+            self._say_newest()
+
+    def end_visit(self, score: str) -> None:
+        """Close a visit with a line."""
+        line = f"{self._where}: {score}, K {self._k}"
+        if self._bar is not None:
+            self._bar.console.print(line)
+        elif not self.quiet:
+            self.say(f"{line}, {self._count()}")
+        self._unsaid = None  # this line says more
+
+    def stop(self) -> None:
+        """Stop the bar, or say where the stream ended."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        self._say_newest()
+
+    def _say_newest(self) -> None:
+        if self._unsaid is not None and not self.quiet:
+            self.say(self._unsaid)
+        self._unsaid, self._last_line = None, time.monotonic()
+
+    def _count(self) -> str:
+        if self.total is None:
+            return f"{self._done} {self.unit}"
+        left = (time.monotonic() - self._start) / self._done * (self.total - self._done)
+        return f"{self._done}/{self.total} {self.unit}, {left:.0f} s left"
