@@ -25,10 +25,10 @@ def cache_folder() -> Path:
 def shipped(name: str) -> Path:
     """A file that comes with the project, ``checkpoints/...`` or ``configs/...``.
 
-    It lies beside the package in a checkout, and in the package's ``.mim`` where that is installed
-    from a wheel, as those of mmseg do.
+    It lies in the package's ``.mim`` where that is installed from a wheel, as those of mmseg do,
+    and beside the package in a checkout.
     """
-    places = [_PACKAGE.parent / name, _PACKAGE / ".mim" / name]
+    places = [_PACKAGE / ".mim" / name, _PACKAGE.parent / name]
     for place in places:
         if place.exists():
             return place

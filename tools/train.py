@@ -13,6 +13,7 @@ from mmengine.runner import Runner
 from safetensors.torch import save_file
 
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
+from mmseg_reservoir.command_line import find_config
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -25,7 +26,7 @@ def main(argv: list[str] | None = None) -> None:
         "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
     )
     args = parser.parse_args(argv)
-    cfg = Config.fromfile(args.config)
+    cfg = Config.fromfile(find_config(args.config))
     cfg.merge_from_dict(args.cfg_options)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     runner = Runner.from_cfg(cfg)

@@ -20,6 +20,7 @@ from mmseg_reservoir.becotta import DOMAINS, inject
 from mmseg_reservoir.becotta.evaluate import evaluate
 from mmseg_reservoir.becotta.store import save
 from mmseg_reservoir.becotta.warmup import BecottaWarmup
+from mmseg_reservoir.command_line import find_config
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import construct
 from mmseg_reservoir.seg import checkpoint
@@ -44,7 +45,7 @@ def load_config(args: argparse.Namespace) -> Config:
     """The config with the command line merged in."""
     if not Path(args.config).is_file():
         raise ReservoirError(f"no config file {args.config}")
-    cfg = Config.fromfile(args.config)
+    cfg = Config.fromfile(find_config(args.config))
     cfg.merge_from_dict(args.cfg_options)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     cfg.load_from = args.checkpoint or cfg.get("load_from")
