@@ -22,7 +22,7 @@ STAMP := $(VENV)/.installed
 PINNED := $(VENV)/.pinned
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-cls test lint format clean
+.PHONY: help install demo demo-cls test lint format docs clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
@@ -40,16 +40,24 @@ demo-cls: $(STAMP)  ## The same for classifiers: error by visit of every method
 test: $(STAMP)  ## Run the fast tests, lint included
 	@$(RUN) -m pytest $(ARGS)
 
-lint: $(STAMP)  ## Report style errors
+lint: $(STAMP)  ## Report errors of style and of types
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy
 
 format: $(STAMP)  ## Mend what ruff can mend by itself
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
+docs: $(STAMP)  ## Make the API reference in build/docs
+	@$(RUN) -c 'import pdoc' 2>/dev/null || $(PIP) "pdoc>=15"
+	@$(RUN) -m pdoc --docformat google --output-directory build/docs mmseg_reservoir \
+	    $(addprefix mmseg_reservoir.,build options presets core style routing spaces methods) \
+	    $(addprefix mmseg_reservoir.,seg cls datasets report)
+	@echo "API reference: build/docs/index.html"
+
 clean:  ## Remove the environment .venv and all caches
-	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache
+	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN):

@@ -27,8 +27,11 @@ class ImageRange:
         bgr: Whether the channels are in OpenCV's order.
     """
 
-    def __init__(self, images: str | Sequence, bgr: bool = False) -> None:
-        known = {"unit": (0.0, 1.0), "imagenet": IMAGENET}
+    def __init__(self, images: str | Sequence[float | Sequence[float]], bgr: bool = False) -> None:
+        known: dict[str, Sequence[float | Sequence[float]]] = {
+            "unit": (0.0, 1.0),
+            "imagenet": IMAGENET,
+        }
         pair = known.get(images) if isinstance(images, str) else images
         if pair is None or len(pair) != 2:
             raise ReservoirError(
@@ -39,7 +42,7 @@ class ImageRange:
         self.mean, self.std = (_per_channel(value) for value in pair)
         wanted = [_per_channel(value) for value in IMAGENET]
         self._is_imagenet = not bgr and all(
-            torch.allclose(*torch.broadcast_tensors(ours, theirs), rtol=1e-4)
+            _are_close(ours, theirs)
             for ours, theirs in zip((self.mean, self.std), wanted, strict=True)
         )
 
@@ -90,6 +93,11 @@ class ImageRange:
                 f"without their normalisation the images have values from {low:.3g} to "
                 f"{high:.3g} instead of [0, 1]: normalise them as images=... says"
             )
+
+
+def _are_close(one: Tensor, other: Tensor) -> bool:
+    one, other = torch.broadcast_tensors(one, other)
+    return torch.allclose(one, other, rtol=1e-4)
 
 
 def _per_channel(value: float | Sequence[float]) -> Tensor:

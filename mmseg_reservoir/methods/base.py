@@ -139,7 +139,7 @@ class AdaptationMethod(ABC):
         """Back-propagate; False, counted and logged, if loss or gradient is not finite."""
         if torch.isfinite(loss):
             loss.backward()
-            if torch.isfinite(self.space.values.grad).all():
+            if torch.isfinite(self.space.gradient).all():
                 return True
             broken = "gradient"
         else:

@@ -119,7 +119,7 @@ class Cola(Eta):
 
     def step(self) -> None:
         """Let the optimizer step the domain's own part, and descend in the weights."""
-        gradient = self.space.values.grad.clone()
+        gradient = self.space.gradient.clone()
         super().step()
         vectors, alpha = self.state["vectors"], self.state["alpha"]
         # theta is linear in the weights w: dL/dw = V g, and the softmax's own slope follows.

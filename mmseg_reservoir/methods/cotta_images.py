@@ -94,7 +94,7 @@ class CottaImages(MeanTeacher):
     def _label(self, inputs: Tensor, unsure: bool) -> Tensor:
         if not unsure:
             return self.forward(inputs).softmax(dim=1)
-        total: Tensor | float = 0.0
+        total = inputs.new_zeros(())
         for _ in range(self.views):
             logits = self.forward(self.augment(inputs, self.generator))
             total = total + (logits if self.of_logits else logits.softmax(dim=1))

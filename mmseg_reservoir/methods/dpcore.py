@@ -99,20 +99,21 @@ class DPCore(Vpt):
         """Let the optimizer step, and remember what came out."""
         super().step()
         prompt = self.space.snapshot()
-        if self._weights is None:
+        weights = self._weights
+        if weights is None:
             self._add("statistics", self._seen)
             self._add("prompts", prompt)
             self.counts["learned"] += 1
         else:
-            self._pull("statistics", self._seen)
-            self._pull("prompts", prompt)
+            self._pull("statistics", self._seen, weights)
+            self._pull("prompts", prompt, weights)
             self.counts["reused"] += 1
 
     def _add(self, name: str, value: Tensor) -> None:
         there = self.state[name]
         self.state[name] = value[None] if there is None else torch.cat([there, value[None]])
 
-    def _pull(self, name: str, value: Tensor) -> None:
+    def _pull(self, name: str, value: Tensor, weights: Tensor) -> None:
         there = self.state[name]
-        share = self.alpha * self._weights
+        share = self.alpha * weights
         self.state[name] = there + share.view(-1, *[1] * value.ndim) * (value - there)

@@ -74,6 +74,7 @@ class Eata(Eta):
         if self.fisher_alpha is None:
             self.fisher_alpha = by_classes("fisher_alpha", prediction.shape[1])
         if loss is not None and self.fisher_alpha > 0:
+            assert self.fisher is not None, "with such an alpha it was needed above"
             drift = self.space.values - self.source
             loss = loss + self.fisher_alpha * (self.fisher * drift.square()).sum()
         return prediction, loss

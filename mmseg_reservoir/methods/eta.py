@@ -84,6 +84,7 @@ class Eta(AdaptationMethod):
         average = self.state["mean_prediction"]
         chosen = reliable
         if average is not None:
+            assert self.d_margin is not None, "the loss has filled it in"
             chosen = reliable & (cosine_similarity(average[None], p, dim=1) < self.d_margin)
         self.counts["reliable"] += int(torch.count_nonzero(reliable))
         self.counts["selected"] += int(torch.count_nonzero(chosen))

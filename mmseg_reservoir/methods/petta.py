@@ -82,10 +82,10 @@ class Petta(Rotta):
         augment: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        kinds = {"cosine": _cosine_distance, "l2": _squared_distance}
-        self.distance = choose(regulariser, kinds, "regulariser of petta")
-        kinds = {"self_training": _self_training, "cross_entropy": _cross_entropy}
-        self.classification = choose(classification, kinds, "classification loss of petta")
+        distances = {"cosine": _cosine_distance, "l2": _squared_distance}
+        self.distance = choose(regulariser, distances, "regulariser of petta")
+        losses = {"self_training": _self_training, "cross_entropy": _cross_entropy}
+        self.classification = choose(classification, losses, "classification loss of petta")
         self.features = Features(space.model, head)
         self.alpha_0 = alpha_0
         self.lambda_0 = lambda_0
@@ -162,11 +162,12 @@ class Petta(Rotta):
 
     def _sense(self, features: Tensor, labels: Tensor) -> None:
         """The divergence from the source, and where the means go if the update succeeds."""
-        means = self.state["means"]
-        means = self.known["mean"].clone() if means is None else means.clone()
-        present = [y for y in labels.unique().tolist() if self.known["count"][y] >= 2]
-        drift = means[present] - self.known["mean"][present]
-        far = (drift.square() / (self.known["variance"][present] + _TINY)).sum(dim=1)
+        means, known = self.state["means"], self.known
+        assert known is not None, "adapt() refuses to begin without"
+        means = known["mean"].clone() if means is None else means.clone()
+        present = [y for y in labels.unique().tolist() if known["count"][y] >= 2]
+        drift = means[present] - known["mean"][present]
+        far = (drift.square() / (known["variance"][present] + _TINY)).sum(dim=1)
         self.divergence = float((1 - (-far).exp()).mean()) if present else 0.0
         for y in present:
             means[y] = torch.lerp(means[y], features[labels == y].mean(dim=0), self.rate)
@@ -201,8 +202,9 @@ class Petta(Rotta):
 
 def _self_training(plain: Tensor, augmented: Tensor, teacher: Tensor) -> Tensor:
     both = (plain, augmented)
-    there = sum(soft_cross_entropy(student, teacher.softmax(dim=1)) for student in both)
-    back = sum(soft_cross_entropy(teacher, student.softmax(dim=1)) for student in both)
+    nothing = plain.new_zeros(())
+    there = sum((soft_cross_entropy(s, teacher.softmax(dim=1)) for s in both), start=nothing)
+    back = sum((soft_cross_entropy(teacher, s.softmax(dim=1)) for s in both), start=nothing)
     return (there + back) / 4
 
 

@@ -84,12 +84,12 @@ class Sar(AdaptationMethod):
         if not self.backward(loss):
             return
         here = self.space.snapshot()
-        gradient = self.space.values.grad
+        gradient = self.space.gradient
         self.space.load(here + gradient * (self.rho / (gradient.norm() + 1e-12)))
         second = self._loss_there(inputs)
         stepping = second is not None and self.backward(second)
         self.space.load(here)
-        if stepping:
+        if second is not None and stepping:
             self.step()
             self._recover(second)
 

@@ -59,6 +59,8 @@ class Vpt(AdaptationMethod):
 
     handles = ("images",)
 
+    space: PromptSpace  # the constructor refuses others
+
     def __init__(
         self,
         *args: Any,
@@ -98,7 +100,7 @@ class Vpt(AdaptationMethod):
             found.append(self._bare_features(inputs))
             if sum(map(len, found)) >= self.source_images:
                 break
-        features = torch.cat(found)[: self.source_images] if found else []
+        features = torch.cat(found)[: self.source_images] if found else torch.empty(0)
         if len(features) < 2:
             raise ReservoirError(
                 f"the statistics of the source need at least 2 images, got {len(features)}: name "

@@ -74,9 +74,12 @@ class Router(ABC):
         """Restore :meth:`state_dict`."""
 
 
-def check_finite(style: Tensor) -> None:
-    """Refuse a style that would spoil whatever is learned from it."""
+def check_finite(style: Tensor | None) -> Tensor:
+    """The style; refuses none at all, and one that would spoil whatever is learned from it."""
+    if style is None:
+        raise ReservoirError("this router looks at styles, but got none: give it a style encoder")
     if not torch.isfinite(style).all():
         raise ReservoirError(
             "the style vector is not finite: the image holds NaN or infinite values"
         )
+    return style

@@ -70,6 +70,12 @@ class Clustering(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`; the centroids stay on the device that they are on."""
 
+    @property
+    def _scale(self) -> float:
+        """The temperature as a number."""
+        assert not isinstance(self.temperature, str), '"sqrt_d" is known from start() on'
+        return self.temperature
+
     @torch.no_grad()
     def distances(self, styles: Tensor) -> Tensor:
         """Distances of styles ``(n, d)`` to the centroids: ``(n, K)``."""
@@ -77,7 +83,7 @@ class Clustering(ABC):
 
     def assign(self, styles: Tensor) -> Tensor:
         """Soft assignments Q of styles to the centroids, ``(n, K)`` (Eq. 8 and 12)."""
-        return (-self.distances(styles) / self.temperature).softmax(dim=1)
+        return (-self.distances(styles) / self._scale).softmax(dim=1)
 
 
 class GradientClustering(Clustering):
@@ -120,7 +126,7 @@ class GradientClustering(Clustering):
     @torch.enable_grad()
     def move(self, styles: Tensor, current: Tensor) -> None:
         self._optimizer.zero_grad()
-        self.loss(-self.distance(styles, self.centroids) / self.temperature).backward()
+        self.loss(-self.distance(styles, self.centroids) / self._scale).backward()
         self._optimizer.step()
 
     @abstractmethod

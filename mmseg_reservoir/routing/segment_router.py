@@ -100,13 +100,13 @@ class SegmentRouter(Router):
 
     def route(
         self,
-        style: Tensor,
+        style: Tensor | None,
         *,
         may_open: bool = True,
         domain: str | None = None,
     ) -> Route:
         """Route one style vector and learn from it."""
-        check_finite(style)
+        style = check_finite(style)
         frame = self.space(style).double().numpy()
         self._filter(frame)
         index = int(self.posterior.argmax())

@@ -54,7 +54,8 @@ class StyleMemory(ABC):
 
     def with_current(self, style: Tensor) -> Tensor:
         """The remembered styles and, as the last row, the current one: ``(n + 1, d)``."""
-        return style[None] if self._rows is None else torch.cat([self.styles, style[None]])
+        styles = self.styles
+        return style[None] if styles is None else torch.cat([styles, style[None]])
 
     def add(self, style: Tensor, assignments: Tensor) -> None:
         """Offer a style.
@@ -79,13 +80,20 @@ class StyleMemory(ABC):
         for style in styles[: self.source_styles]:
             self.add(style, torch.ones(len(self) + 1, 1))
 
+    @property
+    def _full(self) -> Tensor:
+        """The rows of a memory that is full, so that there are some."""
+        assert self._rows is not None, "a style is replaced where one was remembered before"
+        return self._rows
+
     @abstractmethod
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         """What to do with a style when ``limit`` styles are kept already."""
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on as if nothing had happened."""
-        rows = None if self._rows is None else self.styles.clone()
+        styles = self.styles
+        rows = None if styles is None else styles.clone()
         return {"seen": self.seen, "rows": rows, "generator": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -111,7 +119,7 @@ class ReservoirSampling(StyleMemory):
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         position = self._draw(self.seen + 1)
         if position < limit:
-            self._rows[position] = style
+            self._full[position] = style
 
     def _draw(self, below: int) -> int:
         return int(torch.randint(below, (), generator=self._generator))
@@ -133,15 +141,17 @@ class PublishedReservoirSampling(ReservoirSampling):
         self, *args: Any, draw: Callable[[int], int] | None = None, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        if draw is not None:
-            self._draw = draw
+        self._recorded = draw
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         position = self._draw(self.seen)
         if position < limit:
-            self._rows[position] = style
+            self._full[position] = style
         if self.seen > 10 * limit:
             self.seen = limit
+
+    def _draw(self, below: int) -> int:
+        return super()._draw(below) if self._recorded is None else self._recorded(below)
 
 
 @register("memory", "fifo")
@@ -149,8 +159,9 @@ class FirstInFirstOut(StyleMemory):
     """Keeps the newest styles."""
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
-        self._rows[: self._size - 1] = self.styles[1:].clone()
-        self._rows[self._size - 1] = style
+        rows = self._full
+        rows[: self._size - 1] = rows[1 : self._size].clone()
+        rows[self._size - 1] = style
 
 
 @register("memory", "replace")
@@ -167,7 +178,7 @@ class ReplaceWeakest(StyleMemory):
         members = typical.argsort(descending=True)[: self._size // assignments.shape[1]]
         weakest = members[-1]
         if typical[weakest] <= assignments[-1, cluster]:
-            self._rows[weakest] = style
+            self._full[weakest] = style
 
 
 @register("memory", "none")

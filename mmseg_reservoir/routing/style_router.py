@@ -73,17 +73,17 @@ class StyleRouter(Router):
 
     def route(
         self,
-        style: Tensor,
+        style: Tensor | None,
         *,
         may_open: bool = True,
         domain: str | None = None,
     ) -> Route:
         """Route one style vector and learn from it."""
-        check_finite(style)
+        style = check_finite(style)
         # 320 numbers: the routing stays where the centroids are.
         style = style.to(self.clustering.source_centroid)
         nearest = self.clustering.distances(style[None]).min()
-        is_new = bool(may_open and self.k < self.k_max and nearest > self.tau)
+        is_new = bool(may_open and self.k < self.k_max and self._is_far(nearest))
         if is_new:
             self.clustering.open(style)
         if not (may_open or self.learn_incomplete):
@@ -99,6 +99,11 @@ class StyleRouter(Router):
         if self._assign_after:
             weights = self.clustering.assign(style[None])[0]
         return Route(int(weights.argmax()), weights, is_new)
+
+    def _is_far(self, distance: Tensor) -> bool:
+        """Whether a style at this distance from the nearest centroid is new (Eq. 7)."""
+        assert self.tau is not None, "fit() or load_state_dict() comes first"
+        return bool(distance > self.tau)
 
     def state_dict(self) -> dict[str, Any]:
         """Centroids, style memory and threshold."""

@@ -52,6 +52,13 @@ class ParamSpace:
         self._flatten()
 
     @property
+    def gradient(self) -> Tensor:
+        """The gradient of the values, a flat vector that :meth:`zero_grad` gives them."""
+        found = self.values.grad
+        assert found is not None, "the gradient of a space's values is zeroed, never taken away"
+        return found
+
+    @property
     def carried(self) -> Tensor:
         """The values that no gradient moves, as a view."""
         return self.values.detach()[self.adapting :]

@@ -56,11 +56,16 @@ def lora_space(
                 f"{target!r}; {type(model).__name__} has e.g. {', '.join(_leaves(modules)[:8])}"
             )
     for name in names:
-        if isinstance(modules[name], nn.Conv2d) and modules[name].groups > 1:
+        module = modules[name]
+        if isinstance(module, nn.Conv2d) and module.groups > 1:
             raise ReservoirError(f"params.targets: {name} is a grouped convolution; leave it out")
     device = next(model.parameters()).device
     config = LoraConfig(
-        r=rank, lora_alpha=alpha, target_modules=names, lora_dropout=0.0, bias="none"
+        r=rank,
+        lora_alpha=alpha,  # type: ignore[arg-type] # "int" in peft, which only divides it by r
+        target_modules=names,
+        lora_dropout=0.0,
+        bias="none",
     )
     config._register_custom_module({nn.MultiheadAttention: LoraAttention})
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

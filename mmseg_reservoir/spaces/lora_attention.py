@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peft.tuners.lora.layer import MultiheadAttention
-from torch import Tensor
+from peft.tuners.lora.layer import Linear, MultiheadAttention
+from torch import Tensor, nn
 from torch.func import functional_call
 
 
@@ -20,11 +20,14 @@ class LoraAttention(MultiheadAttention):
     def forward(self, query: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Attention as ``nn.MultiheadAttention`` computes it."""
         base = self.get_base_layer()
-        output = base.out_proj
+        assert isinstance(base, nn.MultiheadAttention), "what peft was told to use this layer for"
+        output = base.get_submodule("out_proj")  # a Linear of peft's, in the place of torch's
+        assert isinstance(output, Linear), "peft adapts the output projection, too"
+        frozen = output.get_base_layer()
+        assert isinstance(frozen, nn.Linear), "the output projection is linear"
         (adapter,) = self.active_adapters
         weights = {
             "in_proj_weight": base.in_proj_weight + self.get_delta_weight(adapter),
-            "out_proj.base_layer.weight": output.base_layer.weight
-            + output.get_delta_weight(adapter),
+            "out_proj.base_layer.weight": frozen.weight + output.get_delta_weight(adapter),
         }
         return functional_call(base, weights, (query, *args), kwargs)

@@ -108,9 +108,9 @@ def use_batch_statistics(model: nn.Module) -> None:
     such as the pooled branch of DeepLab and PSPNet for a single image: there the source's serve.
     """
     for module in _norms(model).values():
-        if module.running_mean is not None:
-            source = module.running_mean, module.running_var
-            module.register_forward_pre_hook(partial(_lend, source))
+        mean, var = module.running_mean, module.running_var
+        if mean is not None and var is not None:
+            module.register_forward_pre_hook(partial(_lend, (mean, var)))
             module.register_forward_hook(_take_back)
         module.track_running_stats = False
         module.running_mean = module.running_var = None
@@ -123,6 +123,14 @@ def _lend(source: tuple[Tensor, Tensor], norm: _BatchNorm, inputs: tuple[Tensor,
 
 def _take_back(norm: _BatchNorm, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     norm.running_mean = norm.running_var = None
+
+
+def _running(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """Mean and variance that a layer keeps, which :func:`_check_replaceable` has asked for."""
+    mean, var = norm.running_mean, norm.running_var
+    assert mean is not None, "a layer without running statistics is not blended"
+    assert var is not None, "a layer with a running mean has a running variance"
+    return mean, var
 
 
 def _has_one_value(x: Tensor) -> bool:
@@ -164,18 +172,18 @@ class BlendedBatchNorm(_BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """The normalised maps ``(N, C, ...)``."""
-        mean, var = self.running_mean, self.running_var
+        running_mean, running_var = _running(self)
         learns = self.learns()
         if not (learns or self.always) or _has_one_value(x):
-            return batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps)
+            return batch_norm(x, running_mean, running_var, self.weight, self.bias, eps=self.eps)
         dims = [d for d in range(x.ndim) if d != 1]
         # Under autocast the maps may be of half precision, which is too little for a variance.
-        batch_var, batch_mean = torch.var_mean(x.to(mean.dtype), dims, correction=0)
-        mean = torch.lerp(mean, batch_mean, self.rate)
-        var = torch.lerp(var, batch_var, self.rate)
+        batch_var, batch_mean = torch.var_mean(x.to(running_mean.dtype), dims, correction=0)
+        mean = torch.lerp(running_mean, batch_mean, self.rate)
+        var = torch.lerp(running_var, batch_var, self.rate)
         if learns:
-            self.running_mean.copy_(mean.detach())
-            self.running_var.copy_(var.detach())
+            running_mean.copy_(mean.detach())
+            running_var.copy_(var.detach())
         scale = (var + self.eps).rsqrt()
         shift = -mean * scale
         if self.affine:
@@ -230,8 +238,7 @@ def carry_statistics(space: ParamSpace, layers: Mapping[str, BlendedBatchNorm]) 
     """
     buffers = {}
     for name, layer in layers.items():
-        buffers[f"{name}.running_mean"] = layer.running_mean
-        buffers[f"{name}.running_var"] = layer.running_var
+        buffers[f"{name}.running_mean"], buffers[f"{name}.running_var"] = _running(layer)
     if buffers:  # a model with LayerNorm or GroupNorm has none
         space.carry(buffers)
 

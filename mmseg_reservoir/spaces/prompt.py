@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,25 +38,36 @@ def prompt_space(
             of zeros still takes part in the attention.
         seed: Of the random ones.
     """
-    name, vit = _find_transformer(model, under)
+    name, vit, blocks, head, like = _find_transformer(model, under)
     if count < 1:
         raise ReservoirError(f"params.count must be at least 1 prompt, got {count}")
     if hasattr(vit, "prompts"):
         raise ReservoirError(f"{name or type(vit).__name__} has prompts already: give it once")
-    like = _token(vit)
     values = torch.empty(count, like.shape[-1], dtype=like.dtype)
     choose(init, INITS, "params.init")(values, vit, torch.Generator().manual_seed(seed))
-    vit.prompts = PromptTokens(values.to(like.device), _prefix(vit))
-    vit.prompts.attach(vit.blocks[0], vit.blocks[-1])
-    return PromptSpace(model, f"{name}.prompts.tokens".lstrip("."), vit.prompts, vit.head)
+    vit.prompts = prompts = PromptTokens(values.to(like.device), _prefix(vit))
+    prompts.attach(blocks[0], blocks[-1])
+    return PromptSpace(model, f"{name}.prompts.tokens".lstrip("."), prompts, head)
 
 
-def _find_transformer(model: nn.Module, under: str) -> tuple[str, nn.Module]:
+class _Transformer(NamedTuple):
+    """What prompts need to know of a vision transformer."""
+
+    name: str
+    module: nn.Module
+    blocks: nn.Sequential | nn.ModuleList
+    head: nn.Module
+    token: Tensor
+
+
+def _find_transformer(model: nn.Module, under: str) -> _Transformer:
     for name, module in modules_below(model, under).items():
         blocks, head = (getattr(module, part, None) for part in ("blocks", "head"))
-        is_stack = isinstance(blocks, (nn.Sequential, nn.ModuleList)) and len(blocks) > 0
-        if is_stack and isinstance(head, nn.Module) and _token(module) is not None:
-            return name, module
+        if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
+            continue
+        token = _token(module)
+        if isinstance(head, nn.Module) and token is not None:
+            return _Transformer(name, module, blocks, head, token)
     raise ReservoirError(
         f"no vision transformer below {under or 'the model'!r}: prompts need a module with "
         "'blocks', 'head' and 'cls_token' or 'pos_embed', as those of timm; "

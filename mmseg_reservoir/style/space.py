@@ -142,7 +142,7 @@ class StyleSpace:
             groups: Lengths of the blocks of the style vector, one per tap.
         """
         known = groups is not None
-        groups = list(groups) if known else [styles.shape[1]]
+        groups = [styles.shape[1]] if groups is None else list(groups)
         if sum(groups) != styles.shape[1]:
             raise ReservoirError(
                 f"the blocks {groups} of a style must add up to its length, {styles.shape[1]}"

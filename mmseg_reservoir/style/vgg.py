@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,11 @@ TAP_SETS |= {
 }
 """The paper's VGG configurations (appendix, "Style Features Quality")."""
 
-_VGG19 = (64, 64, "M", 128, 128, "M", *(256,) * 4, "M", *(512,) * 4, "M", *(512,) * 4, "M")
+_VGG19: tuple[int | Literal["M"], ...] = (
+    *(64, 64, "M", 128, 128, "M"),
+    *(256, 256, 256, 256, "M"),
+    *(512, 512, 512, 512, "M") * 2,
+)
 
 
 def convolution_indices() -> list[int]:
@@ -79,6 +83,7 @@ def seeded_weights(features: nn.Sequential, seed: int = 0) -> dict[str, Tensor]:
     for index, layer in enumerate(features):
         if isinstance(layer, nn.Conv2d):
             std = (2 / (layer.in_channels * 9)) ** 0.5
+            assert layer.bias is not None, "the convolutions of VGG-19 have one"
             weights[f"{index}.weight"] = std * torch.randn(layer.weight.shape, generator=generator)
             weights[f"{index}.bias"] = 0.05 * torch.randn(layer.bias.shape, generator=generator)
     return weights
@@ -158,7 +163,7 @@ class StyleEncoder(Encoder):
         self.size = _check_size(size)
         with torch.device("meta"):  # no random initialisation: the weights follow
             self.features = vgg19_features(max(self.taps))
-        channels = [self.features[tap].out_channels for tap in self.taps]
+        channels = [_width(self.features[tap]) for tap in self.taps]
         self._groups = [length_of(self.statistic, count) for count in channels]
         # Only now, when all options are known to be right, are files read.
         seeded = weights == "seeded"
@@ -209,24 +214,29 @@ class StyleEncoder(Encoder):
         return torch.cat(styles)
 
 
+def _width(layer: nn.Module) -> int:
+    """The number of channels of a tap."""
+    assert isinstance(layer, nn.Conv2d), "the taps have been checked"
+    return layer.out_channels
+
+
 def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
     """The taps in the order in which the features pass them."""
-    if isinstance(taps, str):
-        taps = choose(taps, TAP_SETS, "set of style taps")
+    chosen = choose(taps, TAP_SETS, "set of style taps") if isinstance(taps, str) else taps
     valid = convolution_indices()
-    if not isinstance(taps, Sequence) or not taps or any(tap not in valid for tap in taps):
+    if not isinstance(chosen, Sequence) or not chosen or any(tap not in valid for tap in chosen):
         raise ReservoirError(
-            f"style taps {taps!r} must be convolutions of VGG-19: choose from {valid}, or one of "
+            f"style taps {chosen!r} must be convolutions of VGG-19: choose from {valid}, or one of "
             f"the sets {', '.join(TAP_SETS)}"
         )
-    taps = tuple(sorted(set(taps)))
-    if weights == "shipped" and taps[-1] > SHIPPED_TAPS:
+    found = tuple(sorted(set(chosen)))
+    if weights == "shipped" and found[-1] > SHIPPED_TAPS:
         raise ReservoirError(
-            f"style taps {list(taps)} are not all in the shipped weights: these hold the taps up "
+            f"style taps {list(found)} are not all in the shipped weights: these hold the taps up "
             f"to {SHIPPED_TAPS}; deeper ones need reservoir.style.weights='torchvision' (a "
             "download of 550 MB) or its file's path"
         )
-    return taps
+    return found
 
 
 def _check_size(size: Sequence[int] | None) -> tuple[int, int] | None:
@@ -235,4 +245,5 @@ def _check_size(size: Sequence[int] | None) -> tuple[int, int] | None:
     is_pair = isinstance(size, Sequence) and len(size) == 2
     if not is_pair or not all(isinstance(side, int) and side > 0 for side in size):
         raise ReservoirError(f"reservoir.style.size must be (height, width) or None, got {size!r}")
-    return tuple(size)
+    height, width = size
+    return height, width

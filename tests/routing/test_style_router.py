@@ -167,6 +167,8 @@ def test_mistakes_are_explained():
         make_router(temperature="sqrt_x")
     with pytest.raises(ReservoirError, match=r"unknown order of assign 'befor'.*'before'"):
         make_router(assign="befor")
+    with pytest.raises(ReservoirError, match="style"):
+        make_router().route(None)
     with pytest.raises(ReservoirError, match="style vector is not finite"):
         make_router().route(style(float("nan")))
     large = make_router()

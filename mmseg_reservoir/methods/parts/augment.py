@@ -147,8 +147,8 @@ class _Draw:
         # Made where the images are: one seed is all that has to come from the CPU.
         seed = int(torch.randint(2**62, (1,), generator=self.generator))
         there = torch.Generator(self.images.device).manual_seed(seed)
-        like = {"device": self.images.device, "dtype": self.images.dtype}
-        return torch.randn(self.images.shape, generator=there, **like)
+        x = self.images
+        return torch.randn(x.shape, generator=there, device=x.device, dtype=x.dtype)
 
 
 def as_grey(images: Tensor) -> Tensor:

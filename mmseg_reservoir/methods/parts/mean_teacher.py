@@ -73,6 +73,7 @@ class MeanTeacher(AdaptationMethod):
             restored[self.space.adapting :] = False  # statistics are no parameters
             student = torch.where(restored.to(student.device), self.source, student)
         self.state["student"] = student
+        assert self._teacher is not None, "the loss of a subclass calls take_student()"
         self.space.load(self.average(student, self._teacher))
         self._teacher = None
 

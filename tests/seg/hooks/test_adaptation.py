@@ -241,12 +241,12 @@ def test_the_reservoir_can_be_switched_on_from_the_command_line(minicity, tmp_pa
     ("config", "options"),
     [
         ("segformer-tiny_lora", []),
-        ("segformer-tiny_cotta_full", []),
+        pytest.param("segformer-tiny_cotta_full", [], marks=pytest.mark.slow),
         ("segformer-tiny_tent", ["test_cfg.shuffle=visit"]),
     ],
 )
 def test_seeds_rule_everything_random(minicity, tmp_path, config, options):
-    faster = ["method.optimizer.lr=0.01", *options]
+    faster = ["method.optimizer.lr=0.01", "test_cfg.rounds=1", *options]
     if "tent" not in config:
         faster += ["method.ratios=[1.0]", "method.flip=False"]
 
@@ -254,9 +254,7 @@ def test_seeds_rule_everything_random(minicity, tmp_path, config, options):
         results = run(config, minicity, tmp_path / name, *faster, flags=(WEIGHTS, f"--seed={seed}"))
         return [visit["mIoU"] for visit in results["visits"]]
 
-    first = once(0, "a")
-    assert once(0, "b") == first
-    assert once(1, "c") != first
+    assert once(0, "a") != once(1, "b")  # that one seed gives one result is tested above
 
 
 def test_batch_norm_segmentors_take_running_batch_or_blended_statistics(minicity, tmp_path):
@@ -281,9 +279,10 @@ def test_batch_norm_segmentors_take_running_batch_or_blended_statistics(minicity
     }.items():
         options = [option, "statistics.share=0.1"] if name == "own" else [option]
         options += ["reservoir.router.type=oracle"] if name == "own" else []
-        results = run(config, minicity, tmp_path / name, "test_cfg.rounds=1", *options)
+        options += ["test_cfg.rounds=1", "test_cfg.domains=[night]"]
+        results = run(config, minicity, tmp_path / name, *options)
         scores[name] = json.dumps([visit["per_class"] for visit in results["visits"]])
-        assert results["updates"]["updates"] == 6
+        assert results["updates"]["updates"] == 3
     assert len(set(scores.values())) == 4
     log = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
     assert "(SyncBN) layers in the model will be automatically reverted" in log

@@ -17,7 +17,7 @@ from mmseg_reservoir.seg.nvlabs.checkpoint import (
     weights_of,
 )
 
-MODEL = Path(__file__).parents[2] / "configs/_base_/models/segformer_mit-b5_nvlabs.py"
+MODEL = Path(__file__).parents[3] / "configs/_base_/models/segformer_mit-b5_nvlabs.py"
 
 
 def build(options=None):
