@@ -53,7 +53,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
         only: Rows, such as ``tent``; None for all.
     """
     from mmseg_reservoir.options import choose
-    from mmseg_reservoir.report.errors import PLUG_IN
+    from mmseg_reservoir.report.error_rates import PLUG_IN
 
     known = {method: method for _, methods in NETS.values() for method in methods.values()}
     for method in only or []:
@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     from mmseg_reservoir.command_line import end_in_one_line
-    from mmseg_reservoir.report.errors import error_table, plot_errors
+    from mmseg_reservoir.report.error_rates import error_table, plot_errors
     from mmseg_reservoir.style.vgg import SHIPPED
 
     def demo() -> None:

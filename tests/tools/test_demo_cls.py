@@ -6,7 +6,7 @@ from mmengine.config import Config
 import mmseg_reservoir.methods  # noqa: F401 (registers them)
 from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.options import table
-from mmseg_reservoir.report.errors import PLUG_IN
+from mmseg_reservoir.report.error_rates import PLUG_IN
 from tools import demo_cls
 
 

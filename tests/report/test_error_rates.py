@@ -1,6 +1,6 @@
 import cv2
 
-from mmseg_reservoir.report.errors import collapsed, error_table, plot_errors
+from mmseg_reservoir.report.error_rates import collapsed, error_table, plot_errors
 
 
 def results(errors, reservoir=False):
