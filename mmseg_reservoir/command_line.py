@@ -29,7 +29,8 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse a command line; what mmengine's ``DictAction`` lets through becomes a clear error."""
     try:
-        return parser.parse_args(argv)
+        # Intermixed, so that CHECKPOINT may stand behind an option: CONFIG --seed 1 CHECKPOINT.
+        return parser.parse_intermixed_args(argv)
     except (ValueError, AssertionError, RecursionError) as error:
         raise ReservoirError(
             f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {error}"

@@ -128,3 +128,17 @@ def test_checkpoint_is_really_loaded(minicity, tmp_path, tiny_model):
 def test_seed_goes_into_the_results(minicity, tmp_path):
     results = run("segformer-tiny_source", minicity, tmp_path, flags=["--seed=7"])
     assert results["seed"] == 7
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["c.py", "w.pth", "--seed=1"],
+        ["c.py", "--seed", "1", "w.pth"],
+        ["--seed", "1", "c.py", "w.pth"],
+    ],
+)
+def test_the_checkpoint_may_stand_behind_options(command):
+    args = test_tta.parse_args(command)
+    assert (args.config, args.checkpoint, args.seed) == ("c.py", "w.pth", 1)
+    assert test_tta.parse_args(["c.py", "--cfg-options", "a=1"]).checkpoint is None
