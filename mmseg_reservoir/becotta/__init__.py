@@ -6,7 +6,7 @@ The parts of the network and their warm-up on the source. What happens at test t
 
 from .discriminator import DomainDiscriminator
 from .information import domain_expert_information
-from .inject import Becotta, inject, remove, select_becotta
+from .inject import BecottaParts, inject, remove, select_becotta
 from .mixture import DomainGates, DomainShares, LowRankExperts, MixtureOfDomainExperts
 from .styles import STYLES, apply_styles
 from .variants import DOMAINS, VARIANTS, Variant, find_variant
@@ -15,7 +15,7 @@ __all__ = [
     "DOMAINS",
     "STYLES",
     "VARIANTS",
-    "Becotta",
+    "BecottaParts",
     "DomainDiscriminator",
     "DomainGates",
     "DomainShares",

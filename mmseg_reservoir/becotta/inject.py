@@ -19,7 +19,7 @@ NAME = "becotta"
 """The attribute of the model that holds what was added."""
 
 
-class Becotta(nn.Module):
+class BecottaParts(nn.Module):
     """All that BECoTTA adds to a model: one mixture per transformer block, and a discriminator.
 
     Args:
@@ -129,7 +129,7 @@ def inject(
     under: str = "backbone",
     blend: bool = False,
     seed: int = 0,
-) -> Becotta:
+) -> BecottaParts:
     """Add BECoTTA to a model that has its weights already.
 
     Forward hooks do the work, so the model's own tensors keep their names. Nothing changes in its
@@ -140,13 +140,13 @@ def inject(
         variant: ``"S"``, ``"M"``, ``"L"`` or ``dict(experts=..., top_k=..., ranks=...)``.
         domains: Names of the domains.
         under: Name of the model's backbone.
-        blend: See :class:`Becotta`.
+        blend: See :class:`BecottaParts`.
         seed: Of the initial values and of the gates' noise.
     """
     stages = transformer_stages(model, under)
     variant = find_variant(variant)
     dims, depths = [dim for dim, _ in stages], [len(blocks) for _, blocks in stages]
-    becotta = Becotta(variant, dims, depths, domains, blend, seed)
+    becotta = BecottaParts(variant, dims, depths, domains, blend, seed)
     remove(model)
     backbone = getattr(model, under)
     like = next(backbone.parameters())
@@ -175,7 +175,7 @@ def select_becotta(model: nn.Module) -> dict[str, nn.Parameter]:
     Neither the discriminator nor any weight of the model itself is among it.
     """
     becotta = getattr(model, NAME, None)
-    if not isinstance(becotta, Becotta):
+    if not isinstance(becotta, BecottaParts):
         raise ReservoirError(
             f"{type(model).__name__} has no BECoTTA mixtures: inject them after loading its weights"
         )

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..files import read_tensors, write_tensors
-from .inject import Becotta, inject, transformer_stages
+from .inject import BecottaParts, inject, transformer_stages
 from .variants import Variant, find_variant
 
 _KIND = "mmseg_reservoir.becotta"
 
 
-def save(path: str | Path, becotta: Becotta, **about: Any) -> None:
+def save(path: str | Path, becotta: BecottaParts, **about: Any) -> None:
     """Write a ``.safetensors`` file.
 
     Args:
@@ -46,7 +46,7 @@ def load(
     variant: str | Mapping[str, Any] | Variant | None = None,
     under: str = "backbone",
     blend: bool = False,
-) -> Becotta:
+) -> BecottaParts:
     """Inject what a file holds into a model that has its own weights already.
 
     Args:
@@ -54,7 +54,7 @@ def load(
         model: The model that the warm-up was made with.
         variant: If given, the file must be of this variant.
         under: Name of the model's backbone.
-        blend: See :class:`Becotta`.
+        blend: See :class:`BecottaParts`.
     """
     meta, state = _read(path)
     saved = find_variant(meta["variant"])

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from ..core.image_range import ImageRange
 from .information import domain_expert_information
-from .inject import Becotta
+from .inject import BecottaParts
 from .styles import Style, apply_styles, find_styles
 
 
@@ -51,7 +51,7 @@ class BecottaWarmup(BaseModel):
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     @property
-    def becotta(self) -> Becotta:
+    def becotta(self) -> BecottaParts:
         """What is trained; it lives in the segmentor."""
         return self.segmentor.becotta
 

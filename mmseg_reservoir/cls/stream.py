@@ -42,7 +42,7 @@ class StreamBatch:
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedBatch:
     """A batch that has not been read: the images of a domain by number."""
 
     domain: str
@@ -95,7 +95,7 @@ class Stream(ABC):
             raise ReservoirError('correlation sets an order of its own: leave out shuffle="never"')
 
     @abstractmethod
-    def plan(self) -> Iterator[Step]:
+    def plan(self) -> Iterator[PlannedBatch]:
         """All batches in order, the same ones each time."""
 
     def __iter__(self) -> Iterator[StreamBatch]:
@@ -156,13 +156,13 @@ class Stream(ABC):
 
     def _visit(
         self, round: int, domain: str, severity: int | None = None, position: int = 0
-    ) -> list[Step]:
+    ) -> list[PlannedBatch]:
         """The batches of one pass over one domain."""
         key = (round if self.shuffle == "visit" else 0, self.data.names.index(domain), position)
         order = self._order(self._images(domain, severity).labels, key)
         starts = range(0, len(order), self.batch_size)
         parts = [order[start : start + self.batch_size] for start in starts]
-        return [Step(domain, round, part, severity) for part in parts]
+        return [PlannedBatch(domain, round, part, severity) for part in parts]
 
     def _order(self, labels: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
         if self.correlation is not None:
@@ -171,7 +171,7 @@ class Stream(ABC):
             return np.arange(len(labels))
         return self._rng(*key).permutation(len(labels))
 
-    def _read(self, index: int, step: Step) -> StreamBatch:
+    def _read(self, index: int, step: PlannedBatch) -> StreamBatch:
         images, labels = self._images(step.domain, step.severity).batch(step.indices)
         return StreamBatch(images, labels, step.domain, step.round, index, step.severity)
 

@@ -17,7 +17,7 @@ from ..datasets.ccc import CCC, Sample
 from ..errors import ReservoirError
 from ..options import Options, pick, register
 from . import orders
-from .stream import Step, Stream, StreamBatch, check_numbers
+from .stream import PlannedBatch, Stream, StreamBatch, check_numbers
 
 RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -29,7 +29,7 @@ class RecurringStream(Stream):
 
     kind: ClassVar[str] = "csc"
 
-    def plan(self) -> Iterator[Step]:
+    def plan(self) -> Iterator[PlannedBatch]:
         for round in range(1, self.rounds + 1):
             for domain in self.data.names:
                 yield from self._visit(round, domain)
@@ -63,7 +63,7 @@ class DynamicStream(Stream):
         if not self.concentration > 0:
             raise ReservoirError(f"concentration must be above 0, got {self.concentration}")
 
-    def plan(self) -> Iterator[Step]:
+    def plan(self) -> Iterator[PlannedBatch]:
         for round in range(1, self.rounds + 1):
             visits = [self._visit(round, domain) for domain in self.data.names]
             counts = [len(steps) for steps in visits]
@@ -106,7 +106,7 @@ class GradualStream(Stream):
         for severity in self.severities:
             check_severity(severity)
 
-    def plan(self) -> Iterator[Step]:
+    def plan(self) -> Iterator[PlannedBatch]:
         for round in range(1, self.rounds + 1):
             for domain in self.data.names:
                 for position, severity in enumerate(self.severities):

@@ -38,7 +38,7 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StreetPlan:
     """Everything in a street, before it is drawn.
 
     Attributes:
@@ -58,7 +58,7 @@ class Plan:
     end: float
 
 
-def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> Plan:
+def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> StreetPlan:
     """Draws the plan of a street.
 
     Args:
@@ -83,7 +83,7 @@ def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> Plan:
         things += _people(rng, side, focal)
         things += _parked(rng, side)
     things += _traffic(rng)
-    return Plan(tuple(sides), tuple(lines), tuple(houses), barriers, things, end)
+    return StreetPlan(tuple(sides), tuple(lines), tuple(houses), barriers, things, end)
 
 
 def _side(rng: np.random.Generator, sign: int) -> Side:

@@ -11,7 +11,7 @@ from mmseg_reservoir.minicity.canvas import Canvas, Light
 from mmseg_reservoir.minicity.furniture import Post
 from mmseg_reservoir.minicity.ground import Roofs, paint_ground
 from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.layout import Barrier, Plan, draw_plan
+from mmseg_reservoir.minicity.layout import Barrier, StreetPlan, draw_plan
 from mmseg_reservoir.minicity.planes import plane_along, plane_facing
 from mmseg_reservoir.minicity.surfaces import Facade, Foliage, Masonry, Pickets
 from mmseg_reservoir.minicity.textures import look_up, noise_tile
@@ -111,7 +111,7 @@ def _paint_sky(canvas: Canvas, rng: np.random.Generator) -> None:
     canvas.meaning[...] = (float(Label.SKY), SKY_DEPTH)
 
 
-def _paint_end(canvas: Canvas, plan: Plan, rng: np.random.Generator) -> None:
+def _paint_end(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> None:
     """Closes the view with trees and, in front of them or instead, houses across the street."""
     camera, light = canvas.camera, canvas.light.on(0, 0, -1)
     centre, reach = -camera.drift(plan.end), 0.6 * plan.end * camera.columns / camera.focal
@@ -128,7 +128,7 @@ def _paint_end(canvas: Canvas, plan: Plan, rng: np.random.Generator) -> None:
         across += width
 
 
-def _paint_houses(canvas: Canvas, plan: Plan) -> None:
+def _paint_houses(canvas: Canvas, plan: StreetPlan) -> None:
     """Paints each side's houses from far to near: the end that faces us, then the front."""
     for side, line, houses in zip(plan.sides, plan.house_line, plan.houses, strict=True):
         light = canvas.light.on(-side.sign, 0, 0)
@@ -158,7 +158,7 @@ def _paint_barrier(canvas: Canvas, barrier: Barrier, rng: np.random.Generator) -
     plane_along(canvas, across, near, far, barrier.height, surface, barrier.label)
 
 
-def _roofs(plan: Plan) -> list[Roofs]:
+def _roofs(plan: StreetPlan) -> list[Roofs]:
     """The skyline of each side, which casts shadows."""
     roofs = []
     for side, line, houses in zip(plan.sides, plan.house_line, plan.houses, strict=True):

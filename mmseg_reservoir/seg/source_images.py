@@ -17,7 +17,7 @@ from ..options import Options, check_options
 from .datasets import UnlabelledImages, without_labels
 
 
-class SourceImages:
+class RunnerSource:
     """The images named by ``source_images`` in the config, through the pipeline of the test.
 
     They are looked for when somebody wants them: a plain method needs none, and a saved

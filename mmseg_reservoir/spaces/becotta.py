@@ -31,7 +31,7 @@ def becotta_params(
         weights: What ``tools/warmup.py`` wrote. None: no warm-up; the mixtures start as the
             identity and all images go to the same gate, which makes it a plain adapter method.
         under: Name of the model's backbone.
-        blend: See :class:`Becotta`.
+        blend: See :class:`BecottaParts`.
         seed: Of the initial values, where there is no file.
     """
     if weights is None:

@@ -32,7 +32,7 @@ class SmallConvNet(nn.Module):
         return self.head(self.features(2 * images - 1).mean((2, 3)))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and a perceptron, each behind a LayerNorm and beside a shortcut."""
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -73,7 +73,7 @@ class SmallViT(nn.Module):
         self.patch_embed = nn.Conv2d(3, dim, patch, patch)
         self.cls_token = nn.Parameter(0.02 * torch.randn(1, 1, dim))
         self.pos_embed = nn.Parameter(0.02 * torch.randn(1, 1 + (side // patch) ** 2, dim))
-        self.blocks = nn.Sequential(*(Block(dim, heads) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(TransformerBlock(dim, heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, classes)
 

@@ -22,7 +22,7 @@ from ...errors import ReservoirError
 from ...methods import AdaptationMethod
 from ...routing.base import Router
 from ..forward import check_model, segmentation_forward
-from ..source_images import SourceImages
+from ..source_images import RunnerSource
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
 """What a config says about adaptation; all of it goes to :class:`Plan`. And ``source_images``."""
@@ -82,7 +82,7 @@ class AdaptationHook(Hook):
         plan = make_plan(runner.cfg, runner.seed, self.ready, method)
         runner.logger.info(plan.describe())
         known = ImageRange.of_preprocessor(model.data_preprocessor)
-        place = Workplace(model, segmentation_forward, known, SourceImages(runner))
+        place = Workplace(model, segmentation_forward, known, RunnerSource(runner))
         pipeline = plan.assemble(place)
         calibration = plan.look_at_source(pipeline, place)
         if calibration is not None:
@@ -133,7 +133,7 @@ def make_plan(
         reservoir = options.get("reservoir") or {}
         preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         options["reservoir"] = {**preset, **ready}
-    SourceImages.check(_plain(cfg.get("source_images")))
+    RunnerSource.check(_plain(cfg.get("source_images")))
     return Plan(SEGMENTATION, **options, seed=seed)
 
 
