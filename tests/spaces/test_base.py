@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from norm_model import NormModel
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
@@ -10,19 +11,8 @@ from mmseg_reservoir.spaces.norm import norm_affine
 from mmseg_reservoir.spaces.normalisation import use_batch_statistics
 
 
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.backbone = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 6))
-        self.backbone2 = nn.LayerNorm(6)
-        self.head = nn.Sequential(nn.BatchNorm1d(6), nn.GroupNorm(2, 6, affine=False))
-
-    def forward(self, x):
-        return self.head(self.backbone2(self.backbone(x)))
-
-
 def test_parameters_are_views_of_the_flat_buffer():
-    model, x = Model().eval(), torch.randn(3, 4)
+    model, x = NormModel().eval(), torch.randn(3, 4)
     before = copy.deepcopy(model)(x)
     space = ParamSpace(model, norm_affine(model))
     torch.testing.assert_close(model(x), before, rtol=0, atol=0)
@@ -34,7 +24,7 @@ def test_parameters_are_views_of_the_flat_buffer():
 
 
 def test_snapshot_is_a_copy():
-    model = Model()
+    model = NormModel()
     space = ParamSpace(model, norm_affine(model))
     snapshot = space.snapshot()
     space.load(snapshot + 1)
@@ -42,7 +32,7 @@ def test_snapshot_is_a_copy():
 
 
 def test_gradients_and_steps_equal_those_of_separate_tensors():
-    model, x = Model().eval(), torch.randn(3, 4)
+    model, x = NormModel().eval(), torch.randn(3, 4)
     plain = copy.deepcopy(model)
     named = norm_affine(plain, under="backbone")
     plain_optimizer = torch.optim.Adam(named.values(), lr=0.1)
@@ -60,7 +50,7 @@ def test_gradients_and_steps_equal_those_of_separate_tensors():
 
 
 def test_moving_the_model_afterwards_is_reported():
-    model = Model()
+    model = NormModel()
     space = ParamSpace(model, norm_affine(model))
     model.double()
     for use in (lambda: space.load(space.snapshot()), space.zero_grad):
@@ -69,7 +59,7 @@ def test_moving_the_model_afterwards_is_reported():
 
 
 def test_a_model_can_belong_to_one_space_only():
-    model = Model()
+    model = NormModel()
     first = ParamSpace(model, norm_affine(model))
     second = ParamSpace(model, norm_affine(model))
     second.zero_grad()
@@ -78,7 +68,7 @@ def test_a_model_can_belong_to_one_space_only():
 
 
 def test_gradients_that_a_caller_took_away_come_back():
-    model, x = Model(), torch.randn(5, 4)
+    model, x = NormModel(), torch.randn(5, 4)
     space = ParamSpace(model, norm_affine(model))
     model(x).square().sum().backward()
     expected = space.values.grad.clone()
@@ -90,7 +80,7 @@ def test_gradients_that_a_caller_took_away_come_back():
 
 
 def test_mixed_dtypes_are_an_error():
-    model = Model()
+    model = NormModel()
     model.head.double()
     with pytest.raises(ReservoirError, match=r"float32.*float64"):
         ParamSpace(model, norm_affine(model))
@@ -136,7 +126,7 @@ def test_at_shows_other_values_and_brings_the_own_ones_back():
 
 
 def test_carried_buffers_are_values_that_no_gradient_moves():
-    model, x = Model().eval(), torch.randn(3, 4)
+    model, x = NormModel().eval(), torch.randn(3, 4)
     space = ParamSpace(model, norm_affine(model))
     before, adapting = model(x), len(space)
     norm = model.head[0]

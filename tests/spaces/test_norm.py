@@ -1,4 +1,5 @@
 import pytest
+from norm_model import NormModel
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
@@ -6,19 +7,8 @@ from mmseg_reservoir.spaces.base import ParamSpace
 from mmseg_reservoir.spaces.norm import norm_affine
 
 
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.backbone = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 6))
-        self.backbone2 = nn.LayerNorm(6)
-        self.head = nn.Sequential(nn.BatchNorm1d(6), nn.GroupNorm(2, 6, affine=False))
-
-    def forward(self, x):
-        return self.head(self.backbone2(self.backbone(x)))
-
-
 def test_selects_by_type_and_prefix_and_freezes_the_rest():
-    model = Model()
+    model = NormModel()
     everything = norm_affine(model)
     assert list(everything) == [
         "backbone.1.weight",
@@ -37,7 +27,7 @@ def test_selects_by_type_and_prefix_and_freezes_the_rest():
 
 
 def test_modules_can_be_left_out_by_whole_names():
-    wrapped = nn.ModuleDict({"net": Model()})
+    wrapped = nn.ModuleDict({"net": NormModel()})
     left = norm_affine(wrapped, skip=("backbone", "head.0"))
     assert list(left) == ["net.backbone2.weight", "net.backbone2.bias"]
     assert len(norm_affine(wrapped, skip=("back", "ea", "1.weight"))) == 6
@@ -45,4 +35,4 @@ def test_modules_can_be_left_out_by_whole_names():
 
 def test_nothing_to_adapt_is_an_error_that_names_the_children():
     with pytest.raises(ReservoirError, match=r"below 'encoder'.*backbone, backbone2, head"):
-        norm_affine(Model(), under="encoder")
+        norm_affine(NormModel(), under="encoder")
