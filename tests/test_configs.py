@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import mmseg_reservoir.seg  # noqa: F401 (registers what the configs name)
 from mmseg_reservoir.presets import with_preset
-from mmseg_reservoir.seg.hooks.adaptation import make_plan
+from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 CONFIGS = Path(__file__).parents[1] / "configs"

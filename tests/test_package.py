@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -251,3 +252,16 @@ def test_mmsegs_own_test_tool_runs_our_configs(minicity, tmp_path):
     python(*command, *options, cwd=tmp_path)
     results = json.loads((tmp_path / "out/results.json").read_text())
     assert [visit["domain"] for visit in results["visits"]] == ["fog", "night"]
+
+
+def test_no_name_means_two_things():
+    """Of files only ``base.py``, what a room's parts have in common, stands in several rooms."""
+    files = list((ROOT / "mmseg_reservoir").rglob("*.py"))
+    names = Counter(path.stem for path in files)
+    rooms = {path.parent.name for path in files}
+    assert {name for name, count in names.items() if count > 1} == {"__init__", "base"}
+    classes = Counter(
+        name for path in files for name in re.findall(r"^class (\w+)", path.read_text(), re.M)
+    )
+    assert {name for name, count in classes.items() if count > 1 and name[0] != "_"} == set()
+    assert "hooks" in rooms  # the walk went down to the last room

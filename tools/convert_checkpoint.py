@@ -26,7 +26,7 @@ from torch import Tensor
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg.checkpoint import load
-from mmseg_reservoir.seg.nvlabs.checkpoint import (
+from mmseg_reservoir.seg.nvlabs.conversion import (
     Converted,
     Shape,
     check_fit,

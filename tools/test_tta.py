@@ -19,7 +19,7 @@ import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come be
 from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg.fair import LR_GRID, run_fair
-from mmseg_reservoir.seg.hooks.adaptation import CONFIG_KEYS, make_plan
+from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, make_plan
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -16,8 +16,8 @@ from ..core.pipeline import Outcome
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
 from ..style.calibration import Calibration
-from .forward import classification_forward
-from .source import SourceStream
+from .logits import classification_forward
+from .source_stream import SourceStream
 
 _logger = logging.getLogger(__name__)
 _MARK = "_mmseg_reservoir_adapts"

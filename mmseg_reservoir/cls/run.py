@@ -18,8 +18,8 @@ from ..report.progress import StreamProgress
 from ..report.record import RunRecord, about_pipeline
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
-from .results import StreamResults
 from .stream import StreamBatch
+from .stream_results import StreamResults
 from .streams import CCCStream, build_stream
 
 REQUIRED = ("data", "model", "method", "stream")

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 
 from ..errors import ReservoirError
 from ..files import write_text
-from ..report.fair import fair_record, fair_table
+from ..report.rate_choice import fair_record, fair_table
 from ..report.record import strict_json
 
 LR_GRID = (6e-7, 2e-6, 7.5e-6, 2.5e-5, 1e-4)
@@ -26,7 +26,7 @@ def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
 
     Published tables give methods different learning rates, tuned in ways that they do not tell.
     Here each gets the same grid, all of it is reported, and the marked rate is chosen by what
-    is known without labels (see :mod:`mmseg_reservoir.report.fair`).
+    is known without labels (see :mod:`mmseg_reservoir.report.rate_choice`).
 
     Returns:
         The content of ``WORK_DIR/fair.json``.

@@ -2,9 +2,9 @@
 
 from .all import all_parameters
 from .base import ParamSpace
-from .becotta import becotta_params
+from .becotta_params import becotta_params
 from .lora import lora_space
-from .norm import norm_affine
+from .norm_layers import norm_affine
 from .normalisation import Statistics, use_batch_statistics
 from .prompt import prompt_space
 

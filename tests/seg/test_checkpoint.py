@@ -18,7 +18,7 @@ from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg.checkpoint import check_compatible, load, read_checkpoints_safely
-from mmseg_reservoir.seg.hooks.strict_checkpoint import StrictCheckpointHook
+from mmseg_reservoir.seg.hooks.strict_checkpoint_hook import StrictCheckpointHook
 
 
 @pytest.fixture(autouse=True)

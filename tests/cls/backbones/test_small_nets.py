@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mmseg_reservoir.cls.backbones.small_nets import SmallConvNet, SmallViT
-from mmseg_reservoir.spaces.norm import norm_affine
+from mmseg_reservoir.spaces.norm_layers import norm_affine
 from mmseg_reservoir.spaces.prompt import prompt_space
 
 

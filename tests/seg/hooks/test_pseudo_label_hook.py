@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from stream_run import TINY, data_options, run
 
-from mmseg_reservoir.seg.hooks.pseudo_label import panel
+from mmseg_reservoir.seg.hooks.pseudo_label_hook import panel
 from tools import test_tta
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmseg_reservoir.cls.forward import classification_forward
+from mmseg_reservoir.cls.logits import classification_forward
 from mmseg_reservoir.errors import ReservoirError
 
 IMAGES = torch.rand(2, 3, 4, 4)

@@ -4,7 +4,7 @@ from mmseg_reservoir.becotta import inject, select_becotta
 from mmseg_reservoir.becotta.store import save
 from mmseg_reservoir.methods.becotta import Becotta
 from mmseg_reservoir.spaces import ParamSpace
-from mmseg_reservoir.spaces.becotta import becotta_params
+from mmseg_reservoir.spaces.becotta_params import becotta_params
 
 
 def test_injects_what_a_file_holds(model, images, tmp_path):

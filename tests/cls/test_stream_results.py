@@ -3,9 +3,9 @@ import json
 import pytest
 import torch
 
-from mmseg_reservoir.cls import results
-from mmseg_reservoir.cls.results import StreamResults
+from mmseg_reservoir.cls import stream_results
 from mmseg_reservoir.cls.stream import StreamBatch
+from mmseg_reservoir.cls.stream_results import StreamResults
 from mmseg_reservoir.core.pipeline import Outcome
 from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
@@ -74,7 +74,7 @@ def test_a_model_with_too_few_classes_is_noticed(tmp_path):
 
 
 def test_a_long_visit_is_on_disk_before_it_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "INTERVAL", -1.0)  # it has always passed
+    monkeypatch.setattr(stream_results, "INTERVAL", -1.0)  # it has always passed
     scores = results_in(tmp_path, one_domain="CCC")
     for batch in range(3):
         step(scores, "fog", 1, right=4)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mmseg_reservoir.cls.source import SourceStream, images_of
+from mmseg_reservoir.cls.source_stream import SourceStream, images_of
 from mmseg_reservoir.core import ImageRange
 from mmseg_reservoir.errors import ReservoirError
 

@@ -9,7 +9,7 @@ from mmseg.registry import MODELS
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg.nvlabs.checkpoint import (
+from mmseg_reservoir.seg.nvlabs.conversion import (
     check_fit,
     convert_nvlabs,
     dataset_meta,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from run_records import record
 
-from mmseg_reservoir.report.fair import fair_record, fair_table, information
+from mmseg_reservoir.report.rate_choice import fair_record, fair_table, information
 
 GRID = [1e-6, 1e-5, 1e-4]
 
