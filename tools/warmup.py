@@ -17,9 +17,8 @@ from mmengine.runner import Runner
 
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
 from mmseg_reservoir.becotta import DOMAINS, inject
-from mmseg_reservoir.becotta.evaluate import evaluate
 from mmseg_reservoir.becotta.store import save
-from mmseg_reservoir.becotta.warmup import BecottaWarmup
+from mmseg_reservoir.becotta.warmup import BecottaWarmup, evaluate
 from mmseg_reservoir.command_line import find_config
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import construct

@@ -5,9 +5,14 @@ The parts of the network and their warm-up on the source. What happens at test t
 """
 
 from .discriminator import DomainDiscriminator
-from .information import domain_expert_information
 from .inject import BecottaParts, inject, remove, select_becotta
-from .mixture import DomainGates, DomainShares, LowRankExperts, MixtureOfDomainExperts
+from .mixture import (
+    DomainGates,
+    DomainShares,
+    LowRankExperts,
+    MixtureOfDomainExperts,
+    domain_expert_information,
+)
 from .styles import STYLES, apply_styles
 from .variants import DOMAINS, VARIANTS, Variant, find_variant
 

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from ..errors import ReservoirError
 from .discriminator import DomainDiscriminator
 from .mixture import DomainGates, DomainShares, LowRankExperts, MixtureOfDomainExperts
-from .variants import DOMAINS, Variant, check_domains, find_variant
+from .variants import DOMAINS, Variant, find_variant
 
 NAME = "becotta"
 """The attribute of the model that holds what was added."""
@@ -42,14 +42,14 @@ class BecottaParts(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.domains = check_domains(domains)
+        if not domains or len(set(domains)) != len(domains):
+            raise ReservoirError(f"domains must be different names, got {list(domains)}")
         if len(variant.ranks) != len(dims):
             raise ReservoirError(
                 f"the variant has ranks for {len(variant.ranks)} stages, the model has {len(dims)}"
             )
-        self.variant = variant
-        self.dims, self.depths = tuple(dims), tuple(depths)
-        self.blend = blend
+        self.variant, self.blend = variant, blend
+        self.domains, self.dims, self.depths = tuple(domains), tuple(dims), tuple(depths)
         self.shares = DomainShares()
         self.discriminator = DomainDiscriminator(len(self.domains), seed=seed)
         sizes = [
@@ -96,14 +96,13 @@ class BecottaParts(nn.Module):
     @torch.no_grad()
     def before_backbone(self, backbone: nn.Module, args: tuple) -> None:
         """A forward pre-hook of the backbone: find the domains of the images."""
-        if self._labels is None:
+        labels = self._labels
+        if labels is None:
             logits = self.discriminator(args[0])
             if self.blend:
                 self.shares.value = logits.softmax(dim=1)
                 return
             labels = logits.argmax(dim=1)
-        else:
-            labels = self._labels
         self.shares.value = one_hot(labels, len(self.domains))
 
 

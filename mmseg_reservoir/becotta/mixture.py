@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm, softplus
+from torch.nn.functional import gelu, layer_norm, one_hot, softplus
 
 
 class LowRankExperts(nn.Module):
@@ -67,8 +67,7 @@ class DomainGates(nn.Module):
 
     def __init__(self, dim: int, experts: int, top_k: int, domains: int, seed: int = 0) -> None:
         super().__init__()
-        self.top_k = top_k
-        self.seed = seed
+        self.top_k, self.seed = top_k, seed
         generator = torch.Generator().manual_seed(seed)
         weight = 0.1 * torch.randn(domains, experts, dim, generator=generator) / dim**0.5
         self.weight = nn.Parameter(weight)
@@ -143,3 +142,23 @@ class MixtureOfDomainExperts(nn.Module):
     def after_block(self, block: nn.Module, args: tuple, output: Tensor) -> Tensor:
         """A forward hook of a transformer block."""
         return self(output)
+
+
+def domain_expert_information(routing: Tensor, labels: Tensor, domains: int) -> Tensor:
+    """Mutual information of domains and experts in a batch, in nats.
+
+    ``p(A_i | d)`` is the mean weight that the images of domain ``d`` give to expert ``i``, ``p(d)``
+    the domain's share of the batch, and ``I = sum p(A_i, d) log[p(A_i, d) / (p(A_i) p(d))]``. The
+    warm-up maximises it: every domain then has experts of its own, yet all experts are used. A
+    batch of one domain tells nothing (I = 0), which is why the term plays no part at test time,
+    when images come one by one.
+
+    Args:
+        routing: Weights of the experts ``(N, E)``, each row of sum 1.
+        labels: Domains of the images ``(N,)``.
+        domains: How many domains there are.
+    """
+    joint = one_hot(labels, domains).to(routing).T @ routing / len(routing)  # (D, E)
+    independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
+    seen = joint > 0  # 0 log 0 = 0, and its gradient must not be NaN
+    return (joint[seen] * torch.log(joint[seen] / independent[seen])).sum()

@@ -17,20 +17,20 @@ from .variants import Variant, find_variant
 _KIND = "mmseg_reservoir.becotta"
 
 
-def save(path: str | Path, becotta: BecottaParts, **about: Any) -> None:
+def save(path: str | Path, becotta: BecottaParts, **notes: Any) -> None:
     """Write a ``.safetensors`` file.
 
     Args:
         path: The file.
         becotta: What was injected into a model and trained.
-        **about: Anything to tell in the file's metadata, as JSON values.
+        **notes: Anything to tell in the file's metadata, as JSON values.
     """
     meta = {
         "variant": becotta.variant.as_dict(),
         "domains": list(becotta.domains),
         "dims": list(becotta.dims),
         "depths": list(becotta.depths),
-        "about": about,
+        "about": notes,
     }
     write_tensors(path, becotta.state_dict(), {"kind": _KIND, "meta": json.dumps(meta)})
 
@@ -64,8 +64,8 @@ def load(
             "leave params.variant out, or warm that variant up"
         )
     stages = transformer_stages(model, under)
-    found = {"dims": [dim for dim, _ in stages], "depths": [len(blocks) for _, blocks in stages]}
-    for key, value in found.items():
+    actual = {"dims": [dim for dim, _ in stages], "depths": [len(blocks) for _, blocks in stages]}
+    for key, value in actual.items():
         if meta[key] != value:
             raise ReservoirError(
                 f"{path} was made for a model with {key} {meta[key]}, this one has {value}: warm "

@@ -37,7 +37,8 @@ def night(image: Tensor, generator: Generator) -> Tensor:
     dark = dark * _colour(image, (0.8, 0.9, 1.1)) * _tint(image, generator, 0.15)
     glow = sum(_lamp(image, generator) for _ in range(int(_uniform(generator, 2, 10))))
     glow = glow * _colour(image, (1.0, 0.85, 0.6))
-    noise = _uniform(generator, 0.01, 0.06) * _normal(image.shape, generator).to(image)
+    spread = _uniform(generator, 0.01, 0.06)
+    noise = spread * torch.randn(image.shape, generator=generator).to(image)
     return (dark + glow + noise).clamp(0, 1)
 
 
@@ -47,9 +48,9 @@ def rain(image: Tensor, generator: Generator) -> Tensor:
     light = _grey(image, 0.4 * strength) * _uniform(generator, 0.65, 1.0)
     air = _uniform(generator, 0.35, 0.6) * _tint(image, generator, 0.04)
     light = _veil(light, air, strength)
-    height = image.shape[-2]
-    drops = (_normal((1, *image.shape[-2:]), generator) > 3 - 0.6 * strength).float()
-    slant, streaks = _uniform(generator, -0.4, 0.4), torch.zeros_like(drops)
+    height, width = image.shape[-2:]
+    drops = torch.randn(1, height, width, generator=generator) > 3 - 0.6 * strength
+    slant, streaks = _uniform(generator, -0.4, 0.4), torch.zeros(drops.shape)
     for step in range(max(3, height // 12)):
         streaks += drops.roll((step, round(slant * step)), dims=(1, 2))
     streaks = streaks.clamp(max=1).to(image) * _uniform(generator, 0.08, 0.25)
@@ -61,9 +62,9 @@ def snow(image: Tensor, generator: Generator) -> Tensor:
     strength = _uniform(generator, 0.3, 1.0)
     light = _grey(image, 0.4 * strength)
     height, width = image.shape[-2:]
-    patches = _normal((1, 1, 6, 12), generator)
+    patches = torch.randn(1, 1, 6, 12, generator=generator)
     patches = interpolate(patches, (height, width), mode="bilinear", align_corners=False)[0]
-    ground = ((_rows(torch.empty(height, 1)) - _HORIZON) / 0.2).clamp(0, 1)[None]
+    ground = ((_rows(height) - _HORIZON) / 0.2).clamp(0, 1)
     cover = (patches + 2 * strength - 0.5).clamp(0, 1) * ground * strength
     white = _colour(image, (0.78, 0.8, 0.83))
     light = light + (white - light) * cover.to(image)
@@ -71,18 +72,12 @@ def snow(image: Tensor, generator: Generator) -> Tensor:
     light = _veil(light, air, strength)
     flakes = torch.zeros(1, height, width)
     for size in (1, max(1, height // 90)):
-        points = (_normal((1, height, width), generator) > 3.3 - 0.6 * strength).float()
-        flakes = flakes + (2 * size + 1) ** 2 * 0.5 * _blur(points, size)
+        points = torch.randn(1, height, width, generator=generator) > 3.3 - 0.6 * strength
+        flakes += (2 * size + 1) ** 2 * 0.5 * _blur(points.float(), size)
     return (light + (0.95 - light) * flakes.clamp(max=0.8).to(image)).clamp(0, 1)
 
 
-STYLES: dict[str, Style] = {
-    "clear": clear,
-    "fog": fog,
-    "night": night,
-    "rain": rain,
-    "snow": snow,
-}
+STYLES: dict[str, Style] = dict(clear=clear, fog=fog, night=night, rain=rain, snow=snow)
 """What the warm-up can make of a clear image, by the name of the domain."""
 
 
@@ -101,7 +96,7 @@ def apply_styles(
 
 def _veil(image: Tensor, air: Tensor, density: float) -> Tensor:
     """Light that the air scatters, over a flat ground: ``I t + A (1 - t)``, ``t = exp(-d z)``."""
-    rows = _rows(image[0, :, :1])[None]
+    rows = _rows(image.shape[1]).to(image)
     ground = 0.12 / (rows - _HORIZON).clamp(min=0.12)  # the distance of the ground below a row
     # What is above the horizon may be a wall or the sky: something between.
     distance = torch.where(rows > _HORIZON, ground, 0.8)
@@ -121,9 +116,9 @@ def _lamp(image: Tensor, generator: Generator) -> Tensor:
     return power * halo[None]
 
 
-def _rows(column: Tensor) -> Tensor:
-    """``(H, 1)``: heights of the rows, from 0 at the top to 1."""
-    return torch.linspace(0, 1, len(column)).to(column)[:, None]
+def _rows(height: int) -> Tensor:
+    """``(1, H, 1)``: heights of the rows, from 0 at the top to 1."""
+    return torch.linspace(0, 1, height).view(1, -1, 1)
 
 
 def _grey(image: Tensor, share: float) -> Tensor:
@@ -147,7 +142,3 @@ def _blur(image: Tensor, radius: int) -> Tensor:
 
 def _uniform(generator: Generator, low: float, high: float) -> float:
     return low + (high - low) * float(torch.rand((), generator=generator))
-
-
-def _normal(shape: Sequence[int], generator: Generator) -> Tensor:
-    return torch.randn(shape, generator=generator)

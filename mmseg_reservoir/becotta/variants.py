@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -65,10 +65,3 @@ def find_variant(variant: str | Mapping[str, Any] | Variant) -> Variant:
     if isinstance(variant, Mapping):
         return construct(Variant, variant, "variant")
     return choose(variant, VARIANTS, "variant of BECoTTA")
-
-
-def check_domains(domains: Sequence[str]) -> tuple[str, ...]:
-    """The names of the domains, each once."""
-    if not domains or len(set(domains)) != len(domains):
-        raise ReservoirError(f"domains must be different names, got {list(domains)}")
-    return tuple(domains)

@@ -1,17 +1,21 @@
-"""The source-side warm-up: experts, gates and discriminator learn from labelled, styled images."""
+"""The source-side warm-up: experts, gates and discriminator learn from labelled, styled images.
+
+And how a model does on validation images, as they are and in every style.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from mmengine.model import BaseModel
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, interpolate
 
 from ..core.image_range import ImageRange
-from .information import domain_expert_information
 from .inject import BecottaParts
+from .mixture import domain_expert_information
 from .styles import Style, apply_styles, find_styles
 
 
@@ -84,22 +88,69 @@ class BecottaWarmup(BaseModel):
         guess = self.becotta.discriminator(inputs)
         losses["loss_domain"] = self.discriminator_weight * cross_entropy(guess, labels)
         losses["domain_accuracy"] = 100 * (guess.argmax(dim=1) == labels).float().mean()
-        information = torch.stack(
-            [
-                domain_expert_information(mixture.routing, labels, len(self.styles))
-                for mixture in self.becotta.mixtures
-            ]
-        ).mean()
-        losses["loss_information"] = -self.information_weight * information
+        information = [
+            domain_expert_information(mixture.routing, labels, len(self.styles))
+            for mixture in self.becotta.mixtures
+        ]
+        losses["loss_information"] = -self.information_weight * torch.stack(information).mean()
         return losses
 
     def restyle(self, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Preprocessed images, as they would be had they been taken in another domain."""
-        known = ImageRange.of_preprocessor(self.data_preprocessor)
-        images = known.to_unit(inputs).clamp(0, 1)
-        return known.from_unit(apply_styles(images, labels, self.styles, generator))
+        values = ImageRange.of_preprocessor(self.data_preprocessor)
+        images = values.to_unit(inputs).clamp(0, 1)
+        return values.from_unit(apply_styles(images, labels, self.styles, generator))
 
     def _labels(self, count: int, generator: torch.Generator) -> Tensor:
         """Domains for a batch: as evenly as can be, from a random one on."""
         start = int(torch.randint(len(self.styles), (), generator=generator))
         return (torch.arange(count) + start) % len(self.styles)
+
+
+@torch.no_grad()
+def evaluate(model: BecottaWarmup, loader: Iterable[dict]) -> dict[str, dict[str, float]]:
+    """mIoU and the accuracy of the discriminator, in percent, for every domain.
+
+    An image gets the same weather in every call, and its domain is guessed by the discriminator,
+    as at test time.
+    """
+    training, domains = model.training, model.becotta.domains
+    model.eval()
+    classes = model.segmentor.decode_head.num_classes
+    confusion = torch.zeros(len(domains), classes, classes, dtype=torch.long)
+    right, images = torch.zeros(len(domains)), 0
+    for data in loader:
+        data = model.data_preprocessor(data, False)
+        inputs, samples = data["inputs"], data["data_samples"]
+        truth = torch.stack([sample.gt_sem_seg.data[0] for sample in samples])
+        for index in range(len(domains)):
+            labels = torch.full((len(inputs),), index, device=inputs.device)
+            generator = torch.Generator().manual_seed(images)
+            styled = model.restyle(inputs, labels, generator)
+            logits = interpolate(model(styled), truth.shape[-2:], mode="bilinear")
+            confusion[index] += count_pixels(logits.argmax(dim=1), truth, classes)
+            guess = model.becotta.discriminator(styled).argmax(dim=1)
+            right[index] += (guess == labels).sum().cpu()
+        images += len(inputs)
+    model.train(training)
+    return {
+        name: {
+            "mIoU": 100 * mean_iou(confusion[index]),
+            "domain_accuracy": float(100 * right[index] / max(images, 1)),
+        }
+        for index, name in enumerate(domains)
+    }
+
+
+def count_pixels(predicted: Tensor, truth: Tensor, classes: int) -> Tensor:
+    """Pixels by true (rows) and predicted class; labels beyond the classes are ignored."""
+    labelled = truth < classes
+    pairs = classes * truth[labelled].long() + predicted[labelled]
+    return torch.bincount(pairs.cpu(), minlength=classes**2).view(classes, classes)
+
+
+def mean_iou(confusion: Tensor) -> float:
+    """Mean IoU over the classes that occur or are predicted."""
+    both = confusion.diag().double()
+    either = confusion.sum(dim=0) + confusion.sum(dim=1) - both
+    return float((both / either)[either > 0].mean())
