@@ -58,17 +58,10 @@ class BecottaParts(nn.Module):
             for _ in range(depth)
             if rank
         ]
+        experts, top_k = variant.experts, variant.top_k
         self.mixtures = nn.ModuleList(
-            MixtureOfDomainExperts(
-                dim,
-                variant.experts,
-                variant.top_k,
-                rank,
-                len(self.domains),
-                self.shares,
-                seed=1000 * seed + index,
-            )
-            for index, (dim, rank) in enumerate(sizes)
+            MixtureOfDomainExperts(dim, experts, top_k, rank, len(domains), self.shares, own_seed)
+            for own_seed, (dim, rank) in enumerate(sizes, start=1000 * seed)
         )
         self._labels: Tensor | None = None
         self._handles: list[Any] = []

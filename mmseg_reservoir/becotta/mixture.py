@@ -99,21 +99,14 @@ class DomainGates(nn.Module):
 class DomainShares:
     """Where the mixtures of a model read to which domain each image of the batch belongs."""
 
-    def __init__(self) -> None:
-        self.value: Tensor | None = None
+    value: Tensor | None = None
 
 
 class MixtureOfDomainExperts(nn.Module):
     """``x + sum_i G_d(x)_i A_i(x)``: what BECoTTA adds to the output of a transformer block.
 
-    Args:
-        dim: Channels of a token.
-        experts: How many experts.
-        top_k: How many of them work on an image.
-        rank: Their inner width.
-        domains: How many domains.
-        shares: Tells the domains of the images.
-        seed: Of the initial values and of the gates' noise.
+    ``shares`` tells the domains of the images; for the rest see :class:`LowRankExperts` and
+    :class:`DomainGates`.
     """
 
     def __init__(

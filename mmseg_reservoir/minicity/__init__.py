@@ -4,9 +4,9 @@ The scenes come with Cityscapes' labels and a metric depth map, need no download
 ACDC's folder layout.
 """
 
-from mmseg_reservoir.minicity.frame import CONDITIONS, SPLITS, Frame, render_frame
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.writer import Written, frame_paths, make_counts, write_dataset
+from .canvas import Label
+from .frame import CONDITIONS, SPLITS, Frame, render_frame
+from .writer import Written, frame_paths, make_counts, write_dataset
 
 __all__ = [
     "CONDITIONS",

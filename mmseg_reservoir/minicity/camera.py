@@ -15,26 +15,16 @@ class Camera:
     Street coordinates are metres: `across` (right of the road's axis), `up` (above the road) and
     `ahead` (depth along the view). The axis of the road drifts sideways with depth, by the camera's
     heading and by the bend of the street, so a straight pinhole projection sees a curved road.
-
-    Attributes:
-        rows: Image height in pixels.
-        columns: Image width in pixels.
-        focal: Focal length in pixels.
-        horizon: Row of the horizon, which carries the camera's pitch.
-        eye: Height of the camera above the road.
-        offset: Where the camera stands across the road.
-        heading: Sideways drift of the road's axis per metre ahead.
-        bend: Curvature of the road in 1/m.
     """
 
-    rows: int
+    rows: int  # image height in pixels
     columns: int
-    focal: float
-    horizon: float
-    eye: float
-    offset: float
-    heading: float
-    bend: float
+    focal: float  # focal length in pixels
+    horizon: float  # row of the horizon, which carries the camera's pitch
+    eye: float  # height above the road
+    offset: float  # where the camera stands across the road
+    heading: float  # sideways drift of the road's axis per metre ahead
+    bend: float  # curvature of the road in 1/m
 
     @classmethod
     def sample(cls, rng: np.random.Generator, rows: int, columns: int) -> "Camera":
@@ -67,9 +57,7 @@ class Camera:
     def project(self, points: np.ndarray) -> np.ndarray:
         """Projects street points (N, 3) to pixels (N, 2) as (column, row)."""
         across, up, ahead = np.asarray(points, dtype=np.float64).T
-        column = self.columns / 2 + self.focal * (across + self.drift(ahead)) / ahead
-        row = self.horizon + self.focal * (self.eye - up) / ahead
-        return np.stack([column, row], axis=1)
+        return np.stack([self.column_of(across, ahead), self.row_of(up, ahead)], axis=1)
 
     def row_of(self, up: float, ahead):
         """Image row of a height at a depth."""
@@ -80,11 +68,7 @@ class Camera:
         return self.columns / 2 + self.focal * (across + self.drift(ahead)) / ahead
 
     def ground(self) -> tuple[int, np.ndarray, np.ndarray]:
-        """Where the pixels below the horizon meet the ground.
-
-        Returns:
-            The first such row, then `across` and `ahead` of each pixel from that row down.
-        """
+        """The first row of ground, then `across` and `ahead` of each pixel from that row down."""
         first = max(int(np.ceil(self.horizon)), 0)
         below = np.arange(first, self.rows) + 0.5 - self.horizon
         ahead = np.minimum(self.focal * self.eye / np.maximum(below, 1e-3), FARTHEST)[:, None]

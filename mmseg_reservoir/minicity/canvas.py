@@ -1,27 +1,44 @@
-"""What a scene is painted on, far things first."""
+"""What a scene is painted on, far things first, and the labels that it carries."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import cv2
 import numpy as np
 
-from mmseg_reservoir.minicity.camera import Camera
-from mmseg_reservoir.minicity.labels import Label
+from .camera import Camera
 
 SUBPIXEL_BITS = 4  # cv2 takes polygon corners as fixed-point numbers
 
 
+class Label(IntEnum):
+    """Cityscapes' train ids; MiniCity draws no trains (16) and no motorcycles (17)."""
+
+    ROAD = 0
+    SIDEWALK = 1
+    BUILDING = 2
+    WALL = 3
+    FENCE = 4
+    POLE = 5
+    TRAFFIC_LIGHT = 6
+    TRAFFIC_SIGN = 7
+    VEGETATION = 8
+    TERRAIN = 9
+    SKY = 10
+    PERSON = 11
+    RIDER = 12
+    CAR = 13
+    TRUCK = 14
+    BUS = 15
+    BICYCLE = 18
+
+
 @dataclass(frozen=True)
 class Light:
-    """The sun (or the lack of it).
+    """The sun (or the lack of it)."""
 
-    Attributes:
-        sun: Unit vector towards the sun in street coordinates (across, up, ahead).
-        strength: 0 for an overcast sky, 1 for a cloudless one.
-    """
-
-    sun: tuple[float, float, float]
-    strength: float
+    sun: tuple[float, float, float]  # unit vector towards it: across, up, ahead
+    strength: float  # 0 for an overcast sky, 1 for a cloudless one
 
     def on(self, across: float, up: float, ahead: float) -> float:
         """Brightness of a surface with the given normal."""
@@ -31,19 +48,14 @@ class Light:
 
 
 class Canvas:
-    """Colour, glow, label and depth of each pixel; what is painted later lies in front.
+    """What the camera sees of each pixel; what is painted later lies in front.
 
-    Attributes:
-        camera: The camera, whose pixels these are.
-        light: The light that falls on the scene.
-        paint: float32 (rows, columns, 4): red, green, blue for display, and glow. Glow says how
-            much light a pixel would send out by night (lamps, windows), 0 for most.
-        meaning: float32 (rows, columns, 2): label and depth.
+    `paint` is red, green, blue for display, and glow, which says how much light a pixel would send
+    out by night (lamps, windows), 0 for most; `meaning` is label and depth.
     """
 
     def __init__(self, camera: Camera, light: Light):
-        self.camera = camera
-        self.light = light
+        self.camera, self.light = camera, light
         self.paint = np.zeros((camera.rows, camera.columns, 4), np.float32)
         self.meaning = np.zeros((camera.rows, camera.columns, 2), np.float32)
 
@@ -69,56 +81,47 @@ def _fixed_point(pixels: np.ndarray) -> np.ndarray:
 
 
 class Board:
-    """A flat figure that stands upright on the ground and faces the camera.
+    """A flat figure of one label that stands upright on the ground and faces the camera.
 
-    Its own coordinates are metres: x to the right of its foot and y above the ground.
+    Its own coordinates are metres: x to the right of its foot and y above the ground. `squeeze` is
+    a factor on x, for figures that are turned away.
     """
 
-    def __init__(self, canvas: Canvas, across: float, ahead: float, squeeze: float = 1.0):
-        """Places a board.
-
-        Args:
-            canvas: What to paint on.
-            across: Where its foot stands.
-            ahead: Its depth.
-            squeeze: Factor on x, for figures that are turned away.
-        """
-        self.canvas = canvas
-        self.ahead = ahead
-        self.scale = canvas.camera.focal / ahead
-        self.squeeze = squeeze
-        self.foot = np.array(
-            [canvas.camera.column_of(across, ahead), canvas.camera.row_of(0.0, ahead)]
-        )
+    def __init__(
+        self, canvas: Canvas, across: float, ahead: float, label: Label, squeeze: float = 1.0
+    ):
+        camera, scale = canvas.camera, canvas.camera.focal / ahead
+        self.canvas, self.ahead, self.label = canvas, ahead, label
+        self.scale = np.array([scale * squeeze, -scale])
+        self.foot = np.array([camera.column_of(across, ahead), camera.row_of(0.0, ahead)])
 
     def pixels(self, points) -> np.ndarray:
         """Turns metres on the board into pixels."""
-        points = np.asarray(points, dtype=np.float64)
-        return self.foot + points * (self.scale * self.squeeze, -self.scale)
+        return self.foot + np.asarray(points, dtype=np.float64) * self.scale
 
-    def polygon(self, points, colour, label: Label, glow: float = 0.0):
+    def polygon(self, points, colour, glow: float = 0.0):
         """Fills a polygon given in metres."""
-        self.canvas.polygon(self.pixels(points), colour, label, self.ahead, glow)
+        self.canvas.polygon(self.pixels(points), colour, self.label, self.ahead, glow)
 
-    def box(self, x0, y0, x1, y1, colour, label: Label, glow: float = 0.0):
+    def box(self, x0, y0, x1, y1, colour, glow: float = 0.0):
         """Fills an upright rectangle."""
-        self.polygon([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], colour, label, glow)
+        self.polygon([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], colour, glow)
 
-    def bar(self, start, end, width: float, colour, label: Label):
+    def bar(self, start, end, width: float, colour):
         """Draws a straight bar (a limb, a tube) of the given width."""
         start, end = np.asarray(start, float), np.asarray(end, float)
         along = end - start
         side = np.array([-along[1], along[0]]) * (width / 2 / max(np.hypot(*along), 1e-6))
-        self.polygon([start + side, end + side, end - side, start - side], colour, label)
+        self.polygon([start + side, end + side, end - side, start - side], colour)
 
-    def disc(self, x, y, radius, colour, label: Label, glow: float = 0.0, corners: int = 14):
+    def disc(self, x, y, radius, colour, glow: float = 0.0, corners: int = 14):
         """Fills a disc, or a regular polygon with few corners."""
-        self.polygon(_circle(x, y, radius, corners), colour, label, glow)
+        self.polygon(_circle(x, y, radius, corners), colour, glow)
 
-    def ring(self, x, y, radius, inner_radius, colour, label: Label):
+    def ring(self, x, y, radius, inner_radius, colour):
         """Draws a ring with an open middle."""
         outer, inner = self.pixels(_circle(x, y, radius)), self.pixels(_circle(x, y, inner_radius))
-        self.canvas.polygon(outer, colour, label, self.ahead, hole=inner)
+        self.canvas.polygon(outer, colour, self.label, self.ahead, hole=inner)
 
 
 def _circle(x: float, y: float, radius: float, corners: int = 14) -> np.ndarray:

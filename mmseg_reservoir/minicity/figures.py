@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmseg_reservoir.minicity.canvas import Board, Canvas
-from mmseg_reservoir.minicity.ground import Footprint
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.textures import vary
+from .canvas import Board, Canvas, Label
+from .street import Thing
+from .textures import vary
 
 SKINS = ((0.86, 0.66, 0.54), (0.72, 0.50, 0.38), (0.45, 0.30, 0.22))
 CLOTHES = (
@@ -39,79 +38,59 @@ class Look:
     def sample(cls, rng: np.random.Generator) -> "Look":
         """Draws a person's colours."""
         return cls(
-            skin=vary(rng, SKINS[rng.integers(len(SKINS))], 0.04),
+            skin=vary(rng, rng.choice(SKINS), 0.04),
             hair=vary(rng, (0.20, 0.14, 0.10), 0.3),
-            top=vary(rng, CLOTHES[rng.integers(len(CLOTHES))], 0.06),
-            legs=vary(rng, TROUSERS[rng.integers(len(TROUSERS))], 0.06),
-            helmet=vary(rng, HELMETS[rng.integers(len(HELMETS))], 0.05),
+            top=vary(rng, rng.choice(CLOTHES), 0.06),
+            legs=vary(rng, rng.choice(TROUSERS), 0.06),
+            helmet=vary(rng, rng.choice(HELMETS), 0.05),
         )
 
 
 @dataclass(frozen=True)
-class Walker:
+class Walker(Thing):
     """Someone who walks or stands."""
 
-    across: float
-    ahead: float
     size: float
     stride: float
     look: Look
 
-    @property
-    def nearest(self) -> float:
-        """Depth of its nearest point."""
-        return self.ahead
-
-    def footprint(self) -> Footprint:
-        """The ground it covers."""
-        return Footprint(self.across, self.ahead, 0.22, 0.15, self.size)
+    def footprint(self) -> tuple[float, float, float]:
+        return 0.22, 0.15, self.size
 
     @classmethod
     def sample(cls, rng: np.random.Generator, across: float, ahead: float) -> "Walker":
         """Draws a person at a place."""
-        return cls(
-            across, ahead, rng.uniform(1.8, 2.15), rng.uniform(-0.26, 0.26), Look.sample(rng)
-        )
+        size, stride = rng.uniform(1.8, 2.15), rng.uniform(-0.26, 0.26)
+        return cls(across, ahead, size, stride, Look.sample(rng))
 
     def draw(self, canvas: Canvas) -> None:
         """Paints legs, arms, trunk and head."""
-        board = Board(canvas, self.across, self.ahead)
+        board = Board(canvas, self.across, self.ahead, Label.PERSON)
         light = canvas.light.on(0, 0.3, -0.8)
         top, legs = self.look.top * light, self.look.legs * light
         h, stride = self.size, self.stride
         hip, shoulder = 0.48 * h, 0.82 * h
-        board.bar((-0.08, hip), (-0.10 - stride, 0.0), 0.19, legs * 0.8, Label.PERSON)
-        board.bar((0.08, hip), (0.10 + stride, 0.0), 0.19, legs, Label.PERSON)
-        board.bar((-0.23, shoulder), (-0.29 + 0.6 * stride, hip), 0.14, top * 0.75, Label.PERSON)
-        board.bar((0.23, shoulder), (0.29 + 0.6 * stride, hip), 0.14, top * 0.85, Label.PERSON)
+        board.bar((-0.08, hip), (-0.10 - stride, 0.0), 0.19, legs * 0.8)
+        board.bar((0.08, hip), (0.10 + stride, 0.0), 0.19, legs)
+        board.bar((-0.23, shoulder), (-0.29 + 0.6 * stride, hip), 0.14, top * 0.75)
+        board.bar((0.23, shoulder), (0.29 + 0.6 * stride, hip), 0.14, top * 0.85)
         trunk = [(-0.21, hip - 0.06), (0.21, hip - 0.06), (0.27, shoulder), (-0.27, shoulder)]
-        board.polygon(
-            [*trunk[:3], (0.12, 0.87 * h), (-0.12, 0.87 * h), trunk[3]], top, Label.PERSON
-        )
-        board.box(-0.06, 0.85 * h, 0.06, 0.90 * h, self.look.skin * light, Label.PERSON)
-        board.disc(0, 0.93 * h, 0.135, self.look.hair * light, Label.PERSON)
-        board.disc(0.02, 0.915 * h, 0.11, self.look.skin * light, Label.PERSON)
+        board.polygon([*trunk[:3], (0.12, 0.87 * h), (-0.12, 0.87 * h), trunk[3]], top)
+        board.box(-0.06, 0.85 * h, 0.06, 0.90 * h, self.look.skin * light)
+        board.disc(0, 0.93 * h, 0.135, self.look.hair * light)
+        board.disc(0.02, 0.915 * h, 0.11, self.look.skin * light)
 
 
 @dataclass(frozen=True)
-class Bicycle:
+class Bicycle(Thing):
     """A bicycle seen from the side or at an angle, with or without its rider."""
 
-    across: float
-    ahead: float
     squeeze: float
     frame: np.ndarray
     rider: Look | None
 
-    @property
-    def nearest(self) -> float:
-        """Depth of its nearest point."""
-        return self.ahead
-
-    def footprint(self) -> Footprint:
-        """The ground it covers."""
-        height = 1.9 if self.rider else 1.0
-        return Footprint(self.across, self.ahead, 0.8 * abs(self.squeeze), 0.2, height)
+    def footprint(self) -> tuple[float, float, float]:
+        return 0.8 * abs(self.squeeze), 0.2, 1.9 if self.rider else 1.0
 
     @classmethod
     def sample(
@@ -119,7 +98,7 @@ class Bicycle:
     ) -> "Bicycle":
         """Draws a bicycle at a place."""
         squeeze = rng.choice([-1, 1]) * rng.uniform(0.7, 1.0)
-        colour = vary(rng, CLOTHES[rng.integers(len(CLOTHES))], 0.06)
+        colour = vary(rng, rng.choice(CLOTHES), 0.06)
         return cls(across, ahead, squeeze, colour, Look.sample(rng) if ridden else None)
 
     def draw(self, canvas: Canvas) -> None:
@@ -127,11 +106,11 @@ class Bicycle:
 
         The open wheels carry the bicycle's label, as annotators draw them.
         """
-        board = Board(canvas, self.across, self.ahead, self.squeeze)
+        board = Board(canvas, self.across, self.ahead, Label.BICYCLE, self.squeeze)
         light = canvas.light.on(0, 0.3, -0.8)
         radius, axle = 0.40, 0.62
         for x in (-axle, axle):
-            board.ring(x, radius, radius, 0.7 * radius, TUBE, Label.BICYCLE)
+            board.ring(x, radius, radius, 0.7 * radius, TUBE)
         colour = self.frame * light
         crank, saddle, head = (-0.08, 0.42), (-0.25, 1.02), (0.46, 0.98)
         for start, end in (
@@ -142,20 +121,21 @@ class Bicycle:
             (saddle, head),
             ((axle, radius), head),
         ):
-            board.bar(start, end, 0.10, colour, Label.BICYCLE)
-        board.box(-0.38, 1.00, -0.12, 1.09, TUBE, Label.BICYCLE)
-        board.bar((0.40, 1.16), (0.58, 1.10), 0.09, TUBE, Label.BICYCLE)
+            board.bar(start, end, 0.10, colour)
+        board.box(-0.38, 1.00, -0.12, 1.09, TUBE)
+        board.bar((0.40, 1.16), (0.58, 1.10), 0.09, TUBE)
         if self.rider:
-            self._rider(board, self.rider, light)
+            board = Board(canvas, self.across, self.ahead, Label.RIDER, self.squeeze)
+            self._draw_rider(board, self.rider, light)
 
     @staticmethod
-    def _rider(board: Board, look: Look, light: float) -> None:
+    def _draw_rider(board: Board, look: Look, light: float) -> None:
         """Someone who leans forward on the saddle."""
         top, legs = look.top * light, look.legs * light
-        board.bar((-0.22, 1.10), (0.12, 0.86), 0.20, legs, Label.RIDER)
-        board.bar((0.12, 0.90), (-0.04, 0.40), 0.16, legs * 0.9, Label.RIDER)
-        board.polygon([(-0.36, 1.06), (-0.04, 1.04), (0.26, 1.62), (0.06, 1.74)], top, Label.RIDER)
-        board.bar((0.16, 1.60), (0.48, 1.16), 0.13, top * 0.8, Label.RIDER)
-        board.disc(0.27, 1.82, 0.15, look.skin * light, Label.RIDER)
+        board.bar((-0.22, 1.10), (0.12, 0.86), 0.20, legs)
+        board.bar((0.12, 0.90), (-0.04, 0.40), 0.16, legs * 0.9)
+        board.polygon([(-0.36, 1.06), (-0.04, 1.04), (0.26, 1.62), (0.06, 1.74)], top)
+        board.bar((0.16, 1.60), (0.48, 1.16), 0.13, top * 0.8)
+        board.disc(0.27, 1.82, 0.15, look.skin * light)
         helmet = [(0.04, 1.82), (0.46, 1.84), (0.40, 1.98), (0.24, 2.04), (0.10, 1.98)]
-        board.polygon(helmet, look.helmet * light, Label.RIDER)
+        board.polygon(helmet, look.helmet * light)

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
-from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.minicity.night import night
-from mmseg_reservoir.minicity.photo import develop
-from mmseg_reservoir.minicity.scene import render_scene
-from mmseg_reservoir.minicity.weather import clear, fog, rain, snow
+from ..errors import ReservoirError
+from .night import night
+from .scene import DISPLAY_GAMMA, render_scene
+from .weather import clear, fog, rain, snow
 
 WEATHER = {"clear": clear, "fog": fog, "night": night, "rain": rain, "snow": snow}
 CONDITIONS = tuple(WEATHER)
@@ -18,21 +18,15 @@ NIGHT_NOISE = 4.0  # high gain makes the sensor's noise visible
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture with its annotation.
+    """A picture with its annotation."""
 
-    Attributes:
-        rgb: uint8 (rows, columns, 3).
-        label: uint8 (rows, columns) train ids.
-        depth: float32 (rows, columns) metres.
-    """
-
-    rgb: np.ndarray
-    label: np.ndarray
-    depth: np.ndarray
+    rgb: np.ndarray  # uint8 (rows, columns, 3)
+    label: np.ndarray  # uint8 (rows, columns): train ids
+    depth: np.ndarray  # float32 (rows, columns): metres
 
 
 def render_frame(condition: str, split: str, index: int, seed: int = 0) -> Frame:
-    """Renders one picture.
+    """Renders one picture; the same arguments always give the same one.
 
     Args:
         condition: One of CONDITIONS.
@@ -40,16 +34,11 @@ def render_frame(condition: str, split: str, index: int, seed: int = 0) -> Frame
         index: Number of the picture within condition and split.
         seed: Seed of the data set.
 
-    Returns:
-        The frame; the same arguments always give the same one.
-
     Raises:
         ReservoirError: If condition or split is unknown, or a number is negative.
     """
-    if condition not in CONDITIONS:
-        raise ReservoirError(f"unknown condition {condition!r}: use one of {', '.join(CONDITIONS)}")
-    if split not in SPLITS:
-        raise ReservoirError(f"unknown split {split!r}: use one of {', '.join(SPLITS)}")
+    check_name("condition", condition, CONDITIONS)
+    check_name("split", split, SPLITS)
     if index < 0 or seed < 0:
         raise ReservoirError(f"index and seed must be 0 or more, got {index} and {seed}")
     key = [seed, CONDITIONS.index(condition), SPLITS.index(split), index]
@@ -59,3 +48,34 @@ def render_frame(condition: str, split: str, index: int, seed: int = 0) -> Frame
     radiance = WEATHER[condition](scene, air)
     noise = NIGHT_NOISE if condition == "night" else 1.0
     return Frame(develop(radiance, sensor, noise), scene.label, scene.depth)
+
+
+def check_name(what: str, name: str, names: tuple[str, ...]) -> None:
+    """Refuses a condition or a split that does not exist."""
+    if name not in names:
+        raise ReservoirError(f"unknown {what} {name!r}: use one of {', '.join(names)}")
+
+
+def develop(radiance: np.ndarray, rng: np.random.Generator, noise: float = 1.0) -> np.ndarray:
+    """Exposes and encodes a picture, with the spread that real footage has.
+
+    Exposure (+-0.7 EV), white balance (+-12 %), contrast (+-25 %) and gamma differ from picture to
+    picture; corners are a little darker, edges a little soft, and the sensor adds noise, times
+    `noise`. The radiance is linear light, 1 is white.
+    """
+    rows, columns = radiance.shape[:2]
+    exposure = 2.0 ** rng.uniform(-0.7, 0.7)
+    warmth, green = rng.uniform(-0.12, 0.12), rng.uniform(-0.03, 0.03)
+    gains = np.array([1 + warmth, 1 + green, 1 - warmth])
+    light = radiance * (1.25 * exposure * gains).astype(np.float32)
+    y, x = np.ogrid[-1 : 1 : rows * 1j, -1 : 1 : columns * 1j]
+    light *= (1 - rng.uniform(0.0, 0.12) * (x**2 + y**2)).astype(np.float32)[..., None]
+
+    picture = np.minimum(light, 1) ** np.float32(rng.uniform(0.87, 1.15) / DISPLAY_GAMMA)
+    contrast = 1 + rng.uniform(-0.25, 0.25)
+    middle = picture.mean()
+    picture = middle + (picture - middle) * contrast
+    picture = cv2.GaussianBlur(picture, (0, 0), rng.uniform(0.25, 0.55))
+    grain = rng.standard_normal(picture.shape, dtype=np.float32)
+    picture += grain * np.float32(noise * rng.uniform(0.004, 0.016))
+    return np.round(np.clip(picture, 0, 1) * 255).astype(np.uint8)

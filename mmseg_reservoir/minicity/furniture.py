@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmseg_reservoir.minicity.canvas import Board, Canvas
-from mmseg_reservoir.minicity.ground import Footprint
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.planes import plane_facing
-from mmseg_reservoir.minicity.surfaces import Foliage
-from mmseg_reservoir.minicity.textures import vary
+from .canvas import Board, Canvas, Label
+from .planes import plane_facing
+from .street import Thing
+from .surfaces import Foliage
+from .textures import vary
 
 STEEL = ((0.44, 0.45, 0.46), (0.24, 0.27, 0.26), (0.58, 0.58, 0.57))
 RED, WHITE, BLUE = (0.76, 0.08, 0.09), (0.92, 0.92, 0.90), (0.08, 0.24, 0.62)
@@ -18,26 +17,14 @@ BARK = (0.27, 0.21, 0.16)
 
 
 @dataclass(frozen=True)
-class Post:
-    """A post that carries a lamp, a sign or a traffic light.
+class Post(Thing):
+    """A post that carries a lamp, a sign or a traffic light."""
 
-    Attributes:
-        across: Where it stands across the street.
-        ahead: Its depth.
-        kind: "lamp", "sign" or "light".
-        height: Height of the post.
-        width: Width of the post.
-        colour: Its paint.
-        design: Which sign it carries, or which of the three lights is on.
-    """
-
-    across: float
-    ahead: float
-    kind: str
+    kind: str  # "lamp", "sign" or "light"
     height: float
     width: float
     colour: np.ndarray
-    design: int
+    design: int  # which sign it carries, or which of the three lights is on
 
     @classmethod
     def sample(cls, rng: np.random.Generator, across: float, ahead: float, kind: str) -> "Post":
@@ -49,94 +36,87 @@ class Post:
             kind=kind,
             height=rng.uniform(*heights[kind]),
             width=rng.uniform(0.24, 0.34),
-            colour=vary(rng, STEEL[rng.integers(len(STEEL))]),
+            colour=vary(rng, rng.choice(STEEL)),
             design=int(rng.integers(60)),
         )
-
-    @property
-    def nearest(self) -> float:
-        """Depth of its nearest point."""
-        return self.ahead
 
     @property
     def lamp(self) -> tuple[float, float, float]:
         """Where its lamp hangs, in street coordinates."""
         return (self.across - np.sign(self.across) * 1.5, self.height, self.ahead)
 
-    def footprint(self) -> Footprint:
-        """The ground it covers."""
-        return Footprint(self.across, self.ahead, self.width / 2, self.width / 2, self.height)
+    def footprint(self) -> tuple[float, float, float]:
+        return self.width / 2, self.width / 2, self.height
 
     def draw(self, canvas: Canvas) -> None:
         """Paints the post, rounded by a bright and a dark side, and what it carries."""
-        board = Board(canvas, self.across, self.ahead)
+        board = Board(canvas, self.across, self.ahead, Label.POLE)
         colour = self.colour * canvas.light.on(0, 0, -0.7)
         half = self.width / 2
-        board.box(-half, 0, half, self.height, colour * 0.8, Label.POLE)
+        board.box(-half, 0, half, self.height, colour * 0.8)
         sunny = np.sign(canvas.light.sun[0])
         low, high = sorted((sunny * half * 0.1, sunny * half))
-        board.box(low, 0, high, self.height, np.clip(colour * 1.2, 0, 1), Label.POLE)
-        {"lamp": self._lamp, "sign": self._sign, "light": self._light}[self.kind](board)
+        board.box(low, 0, high, self.height, np.clip(colour * 1.2, 0, 1))
+        if self.kind == "lamp":
+            self._draw_lamp(board, colour)
+        elif self.kind == "sign":
+            self._draw_sign(Board(canvas, self.across, self.ahead, Label.TRAFFIC_SIGN))
+        else:
+            self._draw_light(Board(canvas, self.across, self.ahead, Label.TRAFFIC_LIGHT))
 
-    def _lamp(self, board: Board) -> None:
+    def _draw_lamp(self, board: Board, colour: np.ndarray) -> None:
         """An arm over the road with a lamp at its end."""
-        colour = self.colour * board.canvas.light.on(0, 0, -0.7)
         inwards = -np.sign(self.across)
-        board.bar((0, self.height), (inwards * 1.5, self.height), 0.20, colour, Label.POLE)
+        board.bar((0, self.height), (inwards * 1.5, self.height), 0.20, colour)
         low, high = sorted((inwards * 1.0, inwards * 1.9))
-        board.box(low, self.height - 0.14, high, self.height + 0.14, colour * 0.9, Label.POLE)
-        board.box(
-            low, self.height - 0.24, high, self.height - 0.10, (0.9, 0.88, 0.8), Label.POLE, 3.0
-        )
+        board.box(low, self.height - 0.14, high, self.height + 0.14, colour * 0.9)
+        board.box(low, self.height - 0.24, high, self.height - 0.10, (0.9, 0.88, 0.8), 3.0)
 
-    def _sign(self, board: Board) -> None:
+    def _draw_sign(self, board: Board) -> None:
         """One of six kinds of traffic sign."""
         y, light = self.height - 0.5, board.canvas.light.on(0, 0, -1)
         red, white, blue, yellow = (np.array(c) * light for c in (RED, WHITE, BLUE, YELLOW))
-        sign = Label.TRAFFIC_SIGN
         match self.design % 6:
             case 0:  # speed limit
-                board.disc(0, y, 0.56, red, sign)
-                board.disc(0, y, 0.40, white, sign)
-                board.box(-0.22, y - 0.18, -0.05, y + 0.18, BLACK, sign)
-                board.box(0.05, y - 0.18, 0.22, y + 0.18, BLACK, sign)
+                board.disc(0, y, 0.56, red)
+                board.disc(0, y, 0.40, white)
+                board.box(-0.22, y - 0.18, -0.05, y + 0.18, BLACK)
+                board.box(0.05, y - 0.18, 0.22, y + 0.18, BLACK)
             case 1:  # no entry
-                board.disc(0, y, 0.56, red, sign)
-                board.box(-0.36, y - 0.10, 0.36, y + 0.10, white, sign)
+                board.disc(0, y, 0.56, red)
+                board.box(-0.36, y - 0.10, 0.36, y + 0.10, white)
             case 2:  # warning
-                board.polygon([(-0.64, y - 0.5), (0.64, y - 0.5), (0, y + 0.6)], red, sign)
-                board.polygon([(-0.38, y - 0.36), (0.38, y - 0.36), (0, y + 0.3)], white, sign)
+                board.polygon([(-0.64, y - 0.5), (0.64, y - 0.5), (0, y + 0.6)], red)
+                board.polygon([(-0.38, y - 0.36), (0.38, y - 0.36), (0, y + 0.3)], white)
             case 3:  # mandatory direction
-                board.disc(0, y, 0.56, blue, sign)
-                board.bar((-0.28, y), (0.20, y), 0.15, white, sign)
-                board.polygon([(0.10, y - 0.24), (0.42, y), (0.10, y + 0.24)], white, sign)
+                board.disc(0, y, 0.56, blue)
+                board.bar((-0.28, y), (0.20, y), 0.15, white)
+                board.polygon([(0.10, y - 0.24), (0.42, y), (0.10, y + 0.24)], white)
             case 4:  # priority road
-                board.disc(0, y, 0.68, white, sign, corners=4)
-                board.polygon([(-0.46, y), (0, y - 0.46), (0.46, y), (0, y + 0.46)], yellow, sign)
+                board.disc(0, y, 0.68, white, corners=4)
+                board.polygon([(-0.46, y), (0, y - 0.46), (0.46, y), (0, y + 0.46)], yellow)
             case _:  # direction board
-                board.box(-0.85, y - 0.42, 0.85, y + 0.42, white, sign)
-                board.box(-0.80, y - 0.37, 0.80, y + 0.37, blue, sign)
-                board.box(-0.6, y + 0.06, 0.5, y + 0.18, white, sign)
-                board.box(-0.6, y - 0.20, 0.2, y - 0.08, white, sign)
+                board.box(-0.85, y - 0.42, 0.85, y + 0.42, white)
+                board.box(-0.80, y - 0.37, 0.80, y + 0.37, blue)
+                board.box(-0.6, y + 0.06, 0.5, y + 0.18, white)
+                board.box(-0.6, y - 0.20, 0.2, y - 0.08, white)
 
-    def _light(self, board: Board) -> None:
+    def _draw_light(self, board: Board) -> None:
         """A dark box with three lights, one of them on."""
         y = self.height - 0.75
-        board.box(-0.36, y - 0.88, 0.36, y + 0.88, (0.13, 0.14, 0.13), Label.TRAFFIC_LIGHT)
+        board.box(-0.36, y - 0.88, 0.36, y + 0.88, (0.13, 0.14, 0.13))
         colours = ((0.98, 0.12, 0.08), (0.98, 0.66, 0.10), (0.10, 0.92, 0.45))
         for number, bright in enumerate(colours):
             on = number == self.design % 3
             shown = bright if on else 0.28 * np.array(bright)
             height = y + 0.55 * (1 - number)
-            board.disc(0, height, 0.23, shown, Label.TRAFFIC_LIGHT, 1.5 if on else 0.0)
+            board.disc(0, height, 0.23, shown, 1.5 if on else 0.0)
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Thing):
     """A trunk with a leafy crown, or a bush without trunk."""
 
-    across: float
-    ahead: float
     trunk: float
     width: float
     height: float
@@ -151,35 +131,22 @@ class Tree:
         size = rng.uniform(3.4, 6.0)
         return cls(across, ahead, rng.uniform(2.0, 3.2), size, size * rng.uniform(0.9, 1.4), seed)
 
-    @property
-    def nearest(self) -> float:
-        """Depth of its nearest point."""
-        return self.ahead
-
-    def footprint(self) -> Footprint:
+    def footprint(self) -> tuple[float, float, float]:
         """The ground below its trunk; the crown's shadow is cast from its full height."""
-        half = 0.3 * self.width
-        return Footprint(self.across, self.ahead, half, half, self.trunk + 0.8 * self.height)
+        return 0.3 * self.width, 0.3 * self.width, self.trunk + 0.8 * self.height
 
     def draw(self, canvas: Canvas) -> None:
         """Paints trunk and crown."""
         rng = np.random.default_rng(self.seed)
         light = canvas.light.on(0, 0.4, -0.6)
         if self.trunk:
-            board = Board(canvas, self.across, self.ahead)
+            board = Board(canvas, self.across, self.ahead, Label.VEGETATION)
             bark = vary(rng, BARK) * light
             top = self.trunk + 0.4 * self.height
-            board.polygon([(-0.2, 0), (0.2, 0), (0.12, top), (-0.12, top)], bark, Label.VEGETATION)
-            board.polygon([(0, 0), (0.2, 0), (0.12, top), (0, top)], bark * 0.7, Label.VEGETATION)
+            board.polygon([(-0.2, 0), (0.2, 0), (0.12, top), (-0.12, top)], bark)
+            board.polygon([(0, 0), (0.2, 0), (0.12, top), (0, top)], bark * 0.7)
         sunny_side = canvas.light.sun[0] * canvas.light.strength
-        crown = Foliage.sample(rng, self.width, self.height, True, light, sunny_side)
-        plane_facing(
-            canvas,
-            self.across - self.width / 2,
-            self.width,
-            self.ahead,
-            self.height,
-            crown,
-            Label.VEGETATION,
-            lift=max(self.trunk - 0.2 * self.height, -0.15 * self.height),
-        )
+        crown = Foliage.sample(rng, self.width, self.height, light, True, sunny_side)
+        lift = max(self.trunk - 0.2 * self.height, -0.15 * self.height)
+        left = self.across - self.width / 2
+        plane_facing(canvas, left, self.width, self.ahead, crown, lift)

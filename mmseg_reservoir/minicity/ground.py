@@ -1,98 +1,22 @@
 """The ground: road with markings, kerbs, sidewalks, grass, and the shadows on all of it."""
 
-from dataclasses import dataclass
-
 import cv2
 import numpy as np
 
-from mmseg_reservoir.minicity.canvas import Canvas
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.textures import fraction, look_up, noise_tile, vary
+from .camera import Camera
+from .canvas import Canvas, Label
+from .street import Side, StreetPlan
+from .textures import fraction, look_up, noise_tile, vary
 
 KERB_WIDTH = 0.28
 PAVING_COLOURS = ((0.62, 0.61, 0.59), (0.60, 0.50, 0.45), (0.66, 0.62, 0.54), (0.54, 0.55, 0.57))
 GRASS_COLOURS = ((0.34, 0.44, 0.18), (0.42, 0.46, 0.20), (0.50, 0.46, 0.26), (0.28, 0.40, 0.16))
 
 
-@dataclass(frozen=True)
-class Side:
-    """One side of the street, as bands that follow one another outwards from the road's axis.
-
-    Attributes:
-        sign: -1 for the left side, 1 for the right.
-        kerb: Distance from the axis to the end of the road.
-        bands: (outer edge, label) of each band beyond the road; the last one reaches to infinity.
-    """
-
-    sign: int
-    kerb: float
-    bands: tuple[tuple[float, Label], ...]
-
-    def middle(self, label: Label) -> float | None:
-        """Position across the street of the middle of the first band with this label."""
-        inner = self.kerb
-        for outer, band in self.bands:
-            if band is label:
-                return self.sign * (inner + min(outer, inner + 6.0)) / 2
-            inner = outer
-        return None
-
-    @property
-    def edge(self) -> float:
-        """Distance from the axis to where the open ground begins."""
-        return self.bands[-2][0]
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What an object covers on the ground, and how tall it is: all that a shadow needs."""
-
-    across: float
-    ahead: float
-    half_width: float
-    half_length: float
-    height: float
-
-
-@dataclass(frozen=True)
-class Roofs:
-    """How high the houses of one side are, by depth.
-
-    Attributes:
-        sign: -1 for the left side, 1 for the right.
-        distance: Distance of the facades from the road's axis.
-        edges: Depths at which the height changes.
-        heights: Height before the first edge, between the edges, and behind the last one.
-    """
-
-    sign: int
-    distance: float
-    edges: np.ndarray
-    heights: np.ndarray
-
-    def height(self, ahead: np.ndarray) -> np.ndarray:
-        """Height at some depths, 0 in gaps."""
-        return self.heights[np.searchsorted(self.edges, ahead)]
-
-
-def paint_ground(
-    canvas: Canvas,
-    sides: tuple[Side, Side],
-    footprints: list[Footprint],
-    roofs: list[Roofs],
-    rng: np.random.Generator,
-) -> None:
-    """Paints everything below the horizon.
-
-    Args:
-        canvas: What to paint on.
-        sides: The left and the right side of the street.
-        footprints: The objects that will stand on the ground, for their shadows.
-        roofs: The houses of each side, for their shadows.
-        rng: Source of the materials.
-    """
+def paint_ground(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> None:
+    """Paints everything below the horizon, with the shadows of what will stand there."""
     first, across, ahead = canvas.camera.ground()
-    label, kerb = _bands(across, sides)
+    label, kerb = _bands(across, plan.sides)
     paved = label == Label.SIDEWALK
     road = label == Label.ROAD
 
@@ -104,13 +28,13 @@ def paint_ground(
     grain = np.where(road, 0.11 * fine + 0.08 * coarse + 0.05 * tracks, 0.20 * fine + 0.14 * coarse)
     slabs = 0.05 * fine + 0.06 * coarse + _slabs(across, ahead, rng) * fade
     grain = 1 + np.where(paved, slabs, grain)
-    marking = road & _markings(across, ahead, sides, rng) & (coarse < 1.4)
+    marking = road & _markings(across, ahead, plan.sides, rng) & (coarse < 1.4)
 
     palette = np.stack(
         [
             vary(rng, (0.42, 0.42, 0.43), 0.02) * np.float32(rng.uniform(0.8, 1.2)),
-            vary(rng, PAVING_COLOURS[rng.integers(len(PAVING_COLOURS))]),
-            vary(rng, GRASS_COLOURS[rng.integers(len(GRASS_COLOURS))], 0.07),
+            vary(rng, rng.choice(PAVING_COLOURS)),
+            vary(rng, rng.choice(GRASS_COLOURS), 0.07),
             np.float32([0.70, 0.69, 0.67]),
             vary(rng, (0.82, 0.82, 0.80), 0.04),
         ]
@@ -118,7 +42,7 @@ def paint_ground(
     kind = np.array([0, 1, *([2] * 17)], np.uint8)[label]  # road, paving, and grass for the rest
     kind[kerb] = 3
     kind[marking] = 4
-    grain *= _shadows(canvas, footprints, roofs, across, ahead)
+    grain *= _shadows(canvas, plan, across, ahead)
     canvas.paint[first:, :, :3] = palette[kind] * grain[..., None]
     canvas.meaning[first:, :, 0] = label
     canvas.meaning[first:, :, 1] = ahead
@@ -163,34 +87,35 @@ def _slabs(across, ahead, rng) -> np.ndarray:
     return 0.06 * own - 0.20 * joint
 
 
-def _shadows(canvas: Canvas, footprints, roofs, across, ahead) -> np.ndarray:
+def _shadows(canvas: Canvas, plan: StreetPlan, across, ahead) -> np.ndarray:
     """Brightness of the ground: sunlit, in the shadow of houses and objects, dark under objects."""
     camera, light = canvas.camera, canvas.light
     sun_across, sun_up, sun_ahead = light.sun
     shaded = np.zeros((camera.rows, camera.columns), np.uint8)
     contact = np.zeros_like(shaded)
-    for foot in footprints:
+    for thing in plan.things:
+        half_width, half_length, height = thing.footprint()
         corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)], float)
-        corners = corners * (foot.half_width, foot.half_length) + (foot.across, foot.ahead)
-        shift = np.array([sun_across, sun_ahead]) * (-foot.height / sun_up)
+        corners = corners * (half_width, half_length) + (thing.across, thing.ahead)
+        shift = np.array([sun_across, sun_ahead]) * (-height / sun_up)
         _fill(contact, camera, corners)
         if light.strength:
             _fill(shaded, camera, np.concatenate([corners, corners + shift]))
 
     first = camera.rows - len(across)
     in_shade = shaded[first:] > 0
-    for row in roofs:
-        if light.strength and row.sign * sun_across > 0.05:  # its shadow falls into the street
-            run = np.maximum(row.distance - row.sign * across, 0)
+    for side in plan.sides:
+        if light.strength and side.sign * sun_across > 0.05:  # its shadow falls into the street
+            run = np.maximum(side.house_line - side.sign * across, 0)
             source = ahead + run * np.float32(sun_ahead / abs(sun_across))
-            in_shade |= run * np.float32(sun_up / abs(sun_across)) < row.height(source)
+            in_shade |= run * np.float32(sun_up / abs(sun_across)) < side.skyline(source)
     sunlit = 1 - cv2.GaussianBlur(in_shade.astype(np.float32), (0, 0), 0.8)
     soft = cv2.GaussianBlur(contact[first:].astype(np.float32) / 255, (0, 0), 1.6)
     direct = np.float32(0.55 * light.strength * sun_up)
     return (np.float32(light.on(0, 1, 0)) - direct * (1 - sunlit)) * (1 - np.float32(0.55) * soft)
 
 
-def _fill(mask: np.ndarray, camera, ground_points: np.ndarray) -> None:
+def _fill(mask: np.ndarray, camera: Camera, ground_points: np.ndarray) -> None:
     """Marks the convex hull of points (across, ahead) on the ground."""
     across, ahead = ground_points.T
     points = np.stack([across, np.zeros_like(across), np.maximum(ahead, 1.0)], axis=1)

@@ -1,93 +1,41 @@
 """Where things stand: draws the plan of one street."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from mmseg_reservoir.minicity.camera import Camera
-from mmseg_reservoir.minicity.figures import Bicycle, Walker
-from mmseg_reservoir.minicity.fleet import bus, car, truck
-from mmseg_reservoir.minicity.furniture import Post, Tree
-from mmseg_reservoir.minicity.ground import Side
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.surfaces import Facade
-from mmseg_reservoir.minicity.vehicles import Vehicle
+from .camera import Camera
+from .canvas import Label
+from .figures import Bicycle, Walker
+from .fleet import bus, car, truck
+from .furniture import Post, Tree
+from .street import Barrier, House, Side, StreetPlan, Thing
+from .surfaces import Facade
+from .vehicles import Vehicle
 
 THINNEST_POST = 3.0  # output pixels; thinner ones cannot be seen, let alone learnt
 SMALLEST_FIGURE = 18.0  # output pixels of height
 
 
-@dataclass(frozen=True)
-class House:
-    """A house beside the street, from `near` to `far`."""
-
-    near: float
-    far: float
-    facade: Facade
-
-
-@dataclass(frozen=True)
-class Barrier:
-    """A fence, a wall or a hedge that runs along the street."""
-
-    label: Label
-    across: float
-    near: float
-    far: float
-    height: float
-
-
-@dataclass(frozen=True)
-class StreetPlan:
-    """Everything in a street, before it is drawn.
-
-    Attributes:
-        sides: Left and right side.
-        house_line: For each side, the distance of its facades from the axis.
-        houses: For each side, its houses from near to far.
-        barriers: Fences, walls and hedges.
-        things: All that stands freely: vehicles, people, posts, trees.
-        end: Depth at which houses or trees close the view.
-    """
-
-    sides: tuple[Side, Side]
-    house_line: tuple[float, float]
-    houses: tuple[list[House], list[House]]
-    barriers: list[Barrier]
-    things: list
-    end: float
-
-
 def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> StreetPlan:
-    """Draws the plan of a street.
+    """Draws the plan of a street, without what would be too small to be seen.
 
-    Args:
-        rng: Source of all choices.
-        camera: The camera, which decides what would be too small to draw.
-        scale: Pixels of the camera per pixel of the final image.
+    `scale` is how many pixels of the camera make one pixel of the final image.
     """
     focal = camera.focal / scale
     end = rng.uniform(70, 170)
-    sides, lines, houses, barriers, things = [], [], [], [], []
+    sides, things = [], []
     for sign in (-1, 1):
-        side = _side(rng, sign)
-        barrier = _barrier(rng, side)
-        line = side.edge + rng.uniform(0.3, 1.0) + (rng.uniform(1, 5) if barrier else 0.0)
+        side = _side(rng, sign, end)
         sides.append(side)
-        lines.append(line)
-        houses.append(_houses(rng, end) if rng.random() < 0.85 else [])
-        if barrier:
-            barriers.append(barrier)
         things += _kerbside(rng, side, focal)
-        things += _trees(rng, side, line, bool(houses[-1]))
+        things += _trees(rng, side)
         things += _people(rng, side, focal)
         things += _parked(rng, side)
     things += _traffic(rng)
-    return StreetPlan(tuple(sides), tuple(lines), tuple(houses), barriers, things, end)
+    return StreetPlan(tuple(sides), things, end)
 
 
-def _side(rng: np.random.Generator, sign: int) -> Side:
-    """Road, sidewalk and perhaps grass before or behind it."""
+def _side(rng: np.random.Generator, sign: int, end: float) -> Side:
+    """Road, sidewalk and perhaps grass before or behind it, then a barrier and houses, perhaps."""
     kerb = rng.uniform(3.6, 4.6) + (2.0 if rng.random() < 0.5 else 0.0)  # with a parking lane
     bands, edge = [], kerb
     if rng.random() < 0.35:
@@ -98,11 +46,14 @@ def _side(rng: np.random.Generator, sign: int) -> Side:
     if rng.random() < 0.55:
         edge += rng.uniform(1.5, 4.0)
         bands.append((edge, Label.TERRAIN))
-    beyond = Label.TERRAIN if rng.random() < 0.7 else Label.SIDEWALK
-    return Side(sign, kerb, (*bands, (np.inf, beyond)))
+    bands.append((np.inf, Label.TERRAIN if rng.random() < 0.7 else Label.SIDEWALK))
+    barrier = _barrier(rng, sign * (edge + 0.1))
+    house_line = edge + rng.uniform(0.3, 1.0) + (rng.uniform(1, 5) if barrier else 0.0)
+    houses = _houses(rng, end) if rng.random() < 0.85 else []
+    return Side(sign, kerb, tuple(bands), barrier, house_line, houses)
 
 
-def _barrier(rng: np.random.Generator, side: Side) -> Barrier | None:
+def _barrier(rng: np.random.Generator, across: float) -> Barrier | None:
     """Perhaps a fence, a wall or a hedge behind the sidewalk."""
     kinds = (None, Label.FENCE, Label.WALL, Label.VEGETATION)
     label = kinds[rng.choice(4, p=[0.26, 0.34, 0.25, 0.15])]
@@ -111,7 +62,7 @@ def _barrier(rng: np.random.Generator, side: Side) -> Barrier | None:
     low, high = {Label.FENCE: (1.3, 2.1), Label.WALL: (1.5, 2.7)}.get(label, (1.0, 2.2))
     near = rng.uniform(0.0, 12.0)
     far = near + rng.uniform(10, 40)
-    return Barrier(label, side.sign * (side.edge + 0.1), near, far, rng.uniform(low, high))
+    return Barrier(label, across, near, far, rng.uniform(low, high))
 
 
 def _houses(rng: np.random.Generator, end: float) -> list[House]:
@@ -138,16 +89,17 @@ def _kerbside(rng: np.random.Generator, side: Side, focal: float) -> list[Post]:
         ahead += rng.uniform(4, 10)
 
 
-def _trees(rng: np.random.Generator, side: Side, line: float, houses: bool) -> list[Tree]:
+def _trees(rng: np.random.Generator, side: Side) -> list[Tree]:
     """Trees in the grass or the sidewalk; a park where there are no houses."""
     trees = []
-    if not houses:
+    if not side.houses:
         for _ in range(rng.integers(8, 14)):
             across = side.sign * (side.edge + rng.uniform(2, 14))
             trees.append(Tree.sample(rng, across, rng.uniform(9, 70)))
     if rng.random() < 0.6:
-        grass = side.middle(Label.TERRAIN)
-        across = grass if grass is not None and abs(grass) < line else side.sign * (line - 1.0)
+        across = side.middle(Label.TERRAIN)
+        if across is None or abs(across) >= side.house_line:
+            across = side.sign * (side.house_line - 1.0)
         ahead = rng.uniform(8, 20)
         for _ in range(rng.integers(1, 6)):
             trees.append(Tree.sample(rng, across + rng.uniform(-0.4, 0.4), ahead))
@@ -155,7 +107,7 @@ def _trees(rng: np.random.Generator, side: Side, line: float, houses: bool) -> l
     return trees
 
 
-def _people(rng: np.random.Generator, side: Side, focal: float) -> list:
+def _people(rng: np.random.Generator, side: Side, focal: float) -> list[Thing]:
     """People on the sidewalk, and parked bicycles."""
     farthest = 1.9 * focal / SMALLEST_FIGURE
     middle = side.middle(Label.SIDEWALK)
@@ -179,13 +131,12 @@ def _parked(rng: np.random.Generator, side: Side) -> list[Vehicle]:
         across = side.sign * (side.kerb - (1.05 if make is car else 1.35))
         yaw = (0.0 if side.sign > 0 else np.pi) + rng.uniform(-0.03, 0.03)
         vehicle = make(rng, across, ahead, yaw)
-        vehicle.ahead += vehicle.length / 2
         parked.append(vehicle)
         ahead += vehicle.length + rng.uniform(0.8, 2.0) + (rng.random() < 0.3) * rng.uniform(4, 12)
     return parked
 
 
-def _traffic(rng: np.random.Generator) -> list:
+def _traffic(rng: np.random.Generator) -> list[Thing]:
     """Vehicles and cyclists on the two lanes, and people who cross."""
     traffic = []
     for across, yaw, first in ((1.8, 0.0, (9, 30)), (-1.8, np.pi, (7, 30))):
@@ -194,7 +145,6 @@ def _traffic(rng: np.random.Generator) -> list:
             make = (car, truck, bus)[rng.choice(3, p=[0.60, 0.20, 0.20])]
             sway = rng.uniform(-0.3, 0.3)
             vehicle = make(rng, across + sway, ahead, yaw + rng.uniform(-0.04, 0.04))
-            vehicle.ahead += vehicle.length / 2
             traffic.append(vehicle)
             ahead += vehicle.length + rng.uniform(8, 40)
     nearest = min(vehicle.nearest for vehicle in traffic)

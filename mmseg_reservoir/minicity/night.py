@@ -3,9 +3,9 @@
 import cv2
 import numpy as np
 
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.scene import Scene
-from mmseg_reservoir.minicity.textures import patch
+from .canvas import Label
+from .scene import Scene
+from .textures import patch
 
 LAMP_COLOURS = ((1.0, 0.60, 0.26), (1.0, 0.78, 0.50), (0.86, 0.93, 1.0))  # sodium, warm, LED
 WINDOW_COLOUR = (1.0, 0.72, 0.38)
@@ -22,8 +22,7 @@ def night(scene: Scene, rng: np.random.Generator) -> np.ndarray:
     sky = scene.label == Label.SKY
     ambient = (0.09 - 0.06 * darkness) * np.array([0.75, 0.88, 1.25], np.float32)
     across, up, ahead = _places(scene)
-    irradiance = np.broadcast_to(ambient, scene.radiance.shape).copy()
-    irradiance += _street_lamps(scene, across, up, ahead, rng) * lamp_colour
+    irradiance = ambient + _street_lamps(scene, across, up, ahead, rng) * lamp_colour
     irradiance += _headlights(across + scene.camera.drift(ahead), up, ahead, rng)[..., None]
     light = scene.radiance * irradiance
     light[sky] = _night_sky(scene, lamp_colour, rng, darkness)[sky]

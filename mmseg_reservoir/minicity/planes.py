@@ -1,51 +1,47 @@
 """Textured upright planes: along the street (facades, fences) or facing the camera (trees)."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import cv2
 import numpy as np
 
-from mmseg_reservoir.minicity.canvas import Canvas
-from mmseg_reservoir.minicity.labels import Label
+from .canvas import Canvas, Label
 
-# A surface maps (metres along, metres up) to colour-and-glow (..., 4) and to a mask of what is
-# solid, None if all of it is.
-Surface = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
 NEAREST = 0.8  # metres; planes are cut off in front of it
 
 
-def plane_along(
-    canvas: Canvas,
-    across: float,
-    near: float,
-    far: float,
-    height: float,
-    surface: Surface,
-    label: Label,
-) -> None:
+@dataclass(frozen=True)
+class Surface:
+    """What an upright plane looks like."""
+
+    label: ClassVar[Label]
+    height: float
+
+    def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Maps (metres along, metres up) to colour-and-glow (..., 4) and a mask of what is solid.
+
+        The mask is None if all of it is.
+        """
+        raise NotImplementedError
+
+
+def plane_along(canvas: Canvas, across: float, near: float, far: float, surface: Surface) -> None:
     """Paints an upright plane that runs along the street from `near` to `far`.
 
     The gaps of a fence show what is behind, but carry its label and depth, as annotators draw it.
     """
-    camera = canvas.camera
-    depth = camera.wall_depth(across)
+    depth = canvas.camera.wall_depth(across)
     seen = np.flatnonzero((depth >= max(near, NEAREST)) & (depth < far))
     if len(seen) == 0:
         return
     columns = slice(seen[0], seen[-1] + 1)
     depth = depth[columns].astype(np.float32)
-    _paint(canvas, columns, depth, depth - near, height, surface, label)
+    _paint(canvas, columns, depth, depth - near, surface, 0.0)
 
 
 def plane_facing(
-    canvas: Canvas,
-    across: float,
-    width: float,
-    ahead: float,
-    height: float,
-    surface: Surface,
-    label: Label,
-    lift: float = 0.0,
+    canvas: Canvas, across: float, width: float, ahead: float, surface: Surface, lift: float = 0.0
 ) -> None:
     """Paints an upright plane that faces the camera, from `across` to `across + width`."""
     camera = canvas.camera
@@ -53,26 +49,25 @@ def plane_facing(
     first, last = max(round(left), 0), min(round(right), camera.columns)
     if first >= last:
         return
-    columns = slice(first, last)
     along = (np.arange(first, last, dtype=np.float32) + 0.5 - left) * (ahead / camera.focal)
     depth = np.full(last - first, ahead, np.float32)
-    _paint(canvas, columns, depth, along, height, surface, label, lift)
+    _paint(canvas, slice(first, last), depth, along, surface, lift)
 
 
-def _paint(canvas, columns, depth, along, height, surface, label, lift=0.0) -> None:
+def _paint(canvas, columns, depth, along, surface, lift) -> None:
     """Paints the columns of a plane, each at its own depth."""
     camera = canvas.camera
-    top = max(int(np.floor(camera.row_of(height + lift, depth).min())), 0)
+    top = max(int(np.floor(camera.row_of(surface.height + lift, depth).min())), 0)
     bottom = min(int(np.ceil(camera.row_of(lift, depth).max())), camera.rows)
     if top >= bottom:
         return
     rows = slice(top, bottom)
     below = np.arange(top, bottom, dtype=np.float32)[:, None] + 0.5 - camera.horizon
     up = np.float32(camera.eye - lift) - below * (depth / camera.focal)[None]
-    inside = (up >= 0) & (up < height)
+    inside = (up >= 0) & (up < surface.height)
     paint, solid = surface(np.broadcast_to(along[None], up.shape), up)
     solid = inside if solid is None else inside & solid
     cv2.copyTo(paint, solid.view(np.uint8), canvas.paint[rows, columns])
-    covered = inside if label is Label.FENCE else solid
-    canvas.meaning[rows, columns, 0][covered] = float(label)
+    covered = inside if surface.label is Label.FENCE else solid
+    canvas.meaning[rows, columns, 0][covered] = float(surface.label)
     np.copyto(canvas.meaning[rows, columns, 1], depth[None], where=covered)

@@ -1,20 +1,21 @@
 """Renders one street scene in clear air: colour, labels, depth and light sources."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import cv2
 import numpy as np
 
-from mmseg_reservoir.minicity.camera import Camera
-from mmseg_reservoir.minicity.canvas import Canvas, Light
-from mmseg_reservoir.minicity.furniture import Post
-from mmseg_reservoir.minicity.ground import Roofs, paint_ground
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.layout import Barrier, StreetPlan, draw_plan
-from mmseg_reservoir.minicity.planes import plane_along, plane_facing
-from mmseg_reservoir.minicity.surfaces import Facade, Foliage, Masonry, Pickets
-from mmseg_reservoir.minicity.textures import look_up, noise_tile
+from .camera import Camera
+from .canvas import Canvas, Label, Light
+from .furniture import Post
+from .ground import paint_ground
+from .layout import draw_plan
+from .planes import plane_along, plane_facing
+from .street import Barrier, Side, StreetPlan
+from .surfaces import Facade, Foliage, Masonry, Pickets
+from .textures import look_up, noise_tile
 
 ROWS, COLUMNS = 128, 256
 OVERSAMPLING = 2  # scenes are painted larger and averaged down, for smooth edges
@@ -24,50 +25,36 @@ DISPLAY_GAMMA = 2.2
 
 @dataclass(frozen=True)
 class Scene:
-    """A rendered scene.
+    """A rendered scene, in arrays of ROWS x COLUMNS."""
 
-    Attributes:
-        radiance: float32 (ROWS, COLUMNS, 3) linear light, 1 is white.
-        label: uint8 (ROWS, COLUMNS) train ids.
-        depth: float32 (ROWS, COLUMNS) metres, SKY_DEPTH in the sky.
-        glow: float32 (ROWS, COLUMNS) how much light each pixel would send out by night.
-        camera: The camera that saw it.
-        lamps: Street coordinates (N, 3) of the street lamps.
-    """
-
-    radiance: np.ndarray
-    label: np.ndarray
-    depth: np.ndarray
-    glow: np.ndarray
+    radiance: np.ndarray  # float32, RGB: linear light, 1 is white
+    label: np.ndarray  # uint8: train ids
+    depth: np.ndarray  # float32: metres, SKY_DEPTH in the sky
+    glow: np.ndarray  # float32: how much light each pixel would send out by night
     camera: Camera
-    lamps: np.ndarray
+    lamps: np.ndarray  # street coordinates (N, 3) of the street lamps
 
 
 def render_scene(rng: np.random.Generator, overcast: bool = False) -> Scene:
-    """Renders a random street.
+    """Renders a random street in clear air, before the camera's exposure.
 
-    Args:
-        rng: Source of all choices.
-        overcast: Whether clouds hide the sun, as they do in fog, rain and snow.
-
-    Returns:
-        The scene in clear air, before the camera's exposure.
+    Under an overcast sky clouds hide the sun, as they do in fog, rain and snow.
     """
     camera = Camera.sample(rng, ROWS * OVERSAMPLING, COLUMNS * OVERSAMPLING)
     plan = draw_plan(rng, camera, OVERSAMPLING)
     canvas = Canvas(camera, _sample_light(rng, overcast))
     _paint_sky(canvas, rng)
     _paint_end(canvas, plan, rng)
-    footprints = [thing.footprint() for thing in plan.things]
-    paint_ground(canvas, plan.sides, footprints, _roofs(plan), rng)
-    _paint_houses(canvas, plan)
-    for barrier in plan.barriers:
-        _paint_barrier(canvas, barrier, rng)
+    paint_ground(canvas, plan, rng)
+    for side in plan.sides:
+        _paint_houses(canvas, side)
+    for side in plan.sides:
+        if side.barrier:
+            _paint_barrier(canvas, side.barrier, rng)
     for thing in sorted(plan.things, key=lambda thing: -thing.nearest):
         thing.draw(canvas)
-    lamps = [
-        thing.lamp for thing in plan.things if isinstance(thing, Post) and thing.kind == "lamp"
-    ]
+    posts = [thing for thing in plan.things if isinstance(thing, Post)]
+    lamps = [post.lamp for post in posts if post.kind == "lamp"]
     return _finish(canvas, np.array(lamps, np.float32).reshape(-1, 3))
 
 
@@ -115,63 +102,45 @@ def _paint_end(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> No
     """Closes the view with trees and, in front of them or instead, houses across the street."""
     camera, light = canvas.camera, canvas.light.on(0, 0, -1)
     centre, reach = -camera.drift(plan.end), 0.6 * plan.end * camera.columns / camera.focal
-    wood = Foliage.sample(rng, 2 * reach, rng.uniform(6, 11), False, 0.95 * light, 0.0)
-    plane_facing(
-        canvas, centre - reach, 2 * reach, plan.end + 15, wood.height, wood, Label.VEGETATION
-    )
+    wood = Foliage.sample(rng, 2 * reach, rng.uniform(6, 11), 0.95 * light)
+    plane_facing(canvas, centre - reach, 2 * reach, plan.end + 15, wood)
     across = centre - reach
     while across < centre + reach:
         width = rng.uniform(12, 30)
         if rng.random() < 0.5:
             facade = Facade.sample(rng, rng.uniform(7, 17), light)
-            plane_facing(canvas, across, width, plan.end + 8, facade.height, facade, Label.BUILDING)
+            plane_facing(canvas, across, width, plan.end + 8, facade)
         across += width
 
 
-def _paint_houses(canvas: Canvas, plan: StreetPlan) -> None:
-    """Paints each side's houses from far to near: the end that faces us, then the front."""
-    for side, line, houses in zip(plan.sides, plan.house_line, plan.houses, strict=True):
-        light = canvas.light.on(-side.sign, 0, 0)
-        for number in reversed(range(len(houses))):
-            house, facade = houses[number], houses[number].facade
-            before = houses[number - 1] if number else None
-            hidden = before and before.far == house.near and before.facade.height >= facade.height
-            if house.near > 2 and not hidden:
-                gable = facade.lit(canvas.light.on(0, 0, -1))
-                left = line if side.sign > 0 else -line - 14
-                plane_facing(canvas, left, 14, house.near, facade.height, gable, Label.BUILDING)
-            across, front = side.sign * line, facade.lit(light)
-            plane_along(canvas, across, house.near, house.far, facade.height, front, Label.BUILDING)
+def _paint_houses(canvas: Canvas, side: Side) -> None:
+    """Paints a side's houses from far to near: the end that faces us, then the front."""
+    gable_light, front_light = canvas.light.on(0, 0, -1), canvas.light.on(-side.sign, 0, 0)
+    for house, before in pairwise([*reversed(side.houses), None]):
+        facade = house.facade
+        hidden = before and before.far == house.near and before.facade.height >= facade.height
+        if house.near > 2 and not hidden:
+            left = side.house_line if side.sign > 0 else -side.house_line - 14
+            plane_facing(canvas, left, 14, house.near, replace(facade, brightness=gable_light))
+        front = replace(facade, brightness=front_light)
+        plane_along(canvas, side.sign * side.house_line, house.near, house.far, front)
 
 
 def _paint_barrier(canvas: Canvas, barrier: Barrier, rng: np.random.Generator) -> None:
     """Paints a fence, a wall or a hedge."""
     light = canvas.light.on(-math.copysign(1, barrier.across), 0, 0)
-    length = barrier.far - barrier.near
     if barrier.label is Label.FENCE:
         surface = Pickets.sample(rng, barrier.height, light)
     elif barrier.label is Label.WALL:
-        surface = Masonry.sample(rng, light)
+        surface = Masonry.sample(rng, barrier.height, light)
     else:
-        surface = Foliage.sample(rng, length, barrier.height, False, light, 0.0)
-    across, near, far = barrier.across, barrier.near, barrier.far
-    plane_along(canvas, across, near, far, barrier.height, surface, barrier.label)
-
-
-def _roofs(plan: StreetPlan) -> list[Roofs]:
-    """The skyline of each side, which casts shadows."""
-    roofs = []
-    for side, line, houses in zip(plan.sides, plan.house_line, plan.houses, strict=True):
-        edges = [edge for house in houses for edge in (house.near, house.far)]
-        heights = [0.0] + [height for house in houses for height in (house.facade.height, 0.0)]
-        roofs.append(Roofs(side.sign, line, np.float32(edges), np.float32(heights)))
-    return roofs
+        surface = Foliage.sample(rng, barrier.far - barrier.near, barrier.height, light)
+    plane_along(canvas, barrier.across, barrier.near, barrier.far, surface)
 
 
 def _finish(canvas: Canvas, lamps: np.ndarray) -> Scene:
     """Averages the colours down to the final size and linearises them."""
-    size = (COLUMNS, ROWS)
-    paint = cv2.resize(canvas.paint, size, interpolation=cv2.INTER_AREA)
+    paint = cv2.resize(canvas.paint, (COLUMNS, ROWS), interpolation=cv2.INTER_AREA)
     meaning = canvas.meaning[::OVERSAMPLING, ::OVERSAMPLING]
     return Scene(
         radiance=np.clip(paint[..., :3], 0, 1.2) ** DISPLAY_GAMMA,

@@ -1,10 +1,12 @@
 """What upright planes look like: facades, fences, walls, hedges and tree crowns."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from mmseg_reservoir.minicity.textures import fraction, look_up, noise_tile, vary
+from .canvas import Label
+from .planes import Surface
+from .textures import fraction, look_up, noise_tile, vary
 
 WALL_COLOURS = (
     (0.74, 0.68, 0.58),
@@ -17,24 +19,23 @@ WALL_COLOURS = (
     (0.56, 0.60, 0.62),
     (0.82, 0.80, 0.76),
 )
+MASONRY_COLOURS = ((0.52, 0.51, 0.49), (0.50, 0.44, 0.36))
+FENCE_COLOURS = ((0.84, 0.82, 0.77), (0.20, 0.25, 0.23), (0.46, 0.33, 0.22), (0.62, 0.64, 0.66))
 ROOF_COLOURS = ((0.42, 0.24, 0.20), (0.33, 0.33, 0.36), (0.48, 0.30, 0.22), (0.28, 0.26, 0.26))
 SHOP_COLOURS = ((0.30, 0.32, 0.30), (0.55, 0.20, 0.16), (0.18, 0.28, 0.42), (0.50, 0.46, 0.40))
 LEAF_COLOURS = ((0.24, 0.38, 0.15), (0.30, 0.42, 0.18), (0.20, 0.33, 0.17), (0.40, 0.42, 0.16))
 
 
-def _with_glow(colour: np.ndarray, glow) -> np.ndarray:
-    """Stacks colour (..., 3) and glow to paint (..., 4)."""
-    paint = np.empty((*colour.shape[:-1], 4), np.float32)
-    paint[..., :3] = colour
-    paint[..., 3] = glow
-    return paint
+def _shades(colour: np.ndarray, grain: np.ndarray) -> np.ndarray:
+    """Paint (..., 4) of one colour, brighter or darker by the grain (...), without glow."""
+    return np.append(colour, np.float32(0)) * grain[..., None]
 
 
 @dataclass(frozen=True)
-class Facade:
+class Facade(Surface):
     """A house front: plaster or brick, rows of windows, a ground floor, a roof edge."""
 
-    height: float
+    label = Label.BUILDING
     wall: np.ndarray
     roof: np.ndarray
     shop: np.ndarray
@@ -53,9 +54,9 @@ class Facade:
         """Draws the style of one house."""
         return cls(
             height=height,
-            wall=vary(rng, WALL_COLOURS[rng.integers(len(WALL_COLOURS))], 0.07),
-            roof=vary(rng, ROOF_COLOURS[rng.integers(len(ROOF_COLOURS))]),
-            shop=vary(rng, SHOP_COLOURS[rng.integers(len(SHOP_COLOURS))]),
+            wall=vary(rng, rng.choice(WALL_COLOURS), 0.07),
+            roof=vary(rng, rng.choice(ROOF_COLOURS)),
+            shop=vary(rng, rng.choice(SHOP_COLOURS)),
             glass=vary(rng, (0.27, 0.32, 0.38), 0.12),
             bricks=rng.random() < 0.4,
             base=rng.uniform(3.2, 4.4),
@@ -67,12 +68,7 @@ class Facade:
             brightness=brightness,
         )
 
-    def lit(self, brightness: float) -> "Facade":
-        """The same front in other light."""
-        return replace(self, brightness=brightness)
-
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Colours the front at the given metres along it and above the ground."""
         bay, storey = along[:1] / self.bay, (up - self.base) * np.float32(1 / self.storey)
         bay_number, storey_number = np.floor(bay), np.floor(storey)
         off_x, off_y = np.abs(bay - bay_number - 0.5), np.abs(storey - storey_number - 0.5)
@@ -111,76 +107,75 @@ class Facade:
 
 
 @dataclass(frozen=True)
-class Masonry:
-    """A free-standing wall of concrete or stone blocks."""
+class Masonry(Surface):
+    """A free-standing wall of concrete or stone blocks, stained towards the ground."""
 
+    label = Label.WALL
     colour: np.ndarray
     block: float
     seed: float
 
     @classmethod
-    def sample(cls, rng: np.random.Generator, brightness: float) -> "Masonry":
+    def sample(cls, rng: np.random.Generator, height: float, brightness: float) -> "Masonry":
         """Draws grey concrete or ochre stone."""
-        base = ((0.52, 0.51, 0.49), (0.50, 0.44, 0.36))[rng.integers(2)]
-        return cls(vary(rng, base) * brightness, rng.uniform(0.4, 0.8), rng.uniform(0, 256))
+        colour = vary(rng, rng.choice(MASONRY_COLOURS)) * brightness
+        return cls(height, colour, rng.uniform(0.4, 0.8), rng.uniform(0, 256))
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Blocks with dark joints, stained towards the ground."""
         row = np.floor(up / self.block)
         joint = fraction(up / self.block) < 0.13
         joint |= fraction(along / (2 * self.block) + 0.5 * row) < 0.06
         grain = 1 + 0.13 * look_up(noise_tile(1.0), along * 16 + self.seed, up * 16)
         grain *= np.where(joint, 0.66, 1) * (0.8 + 0.2 * np.clip(up, 0, 1))
-        return _with_glow(self.colour * grain[..., None], 0), None
+        return _shades(self.colour, grain), None
 
 
 @dataclass(frozen=True)
-class Pickets:
+class Pickets(Surface):
     """A fence of upright bars between two rails."""
 
+    label = Label.FENCE
     colour: np.ndarray
-    height: float
     pitch: float
 
     @classmethod
     def sample(cls, rng: np.random.Generator, height: float, brightness: float) -> "Pickets":
         """Draws painted wood or iron."""
-        base = ((0.84, 0.82, 0.77), (0.20, 0.25, 0.23), (0.46, 0.33, 0.22), (0.62, 0.64, 0.66))
-        colour = vary(rng, base[rng.integers(len(base))]) * brightness
-        return cls(colour, height, rng.uniform(0.34, 0.55))
+        colour = vary(rng, rng.choice(FENCE_COLOURS)) * brightness
+        return cls(height, colour, rng.uniform(0.34, 0.55))
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Bars with gaps, and two rails."""
         bar = fraction(along / self.pitch)
         rail = (np.abs(up - 0.85 * self.height) < 0.09) | (np.abs(up - 0.2 * self.height) < 0.07)
         grain = np.where(rail, 0.9, 0.78 + 0.35 * bar)
-        return _with_glow(self.colour * grain[..., None], 0), rail | (bar < 0.62)
+        return _shades(self.colour, grain), rail | (bar < 0.62)
 
 
 @dataclass(frozen=True)
-class Foliage:
+class Foliage(Surface):
     """Leaves in a lumpy outline: the crown of a tree, or a hedge.
 
     The outline is where an implicit shape plus noise crosses zero; light falls from the sun's side.
     """
 
+    label = Label.VEGETATION
     colour: np.ndarray
     width: float
-    height: float
     round: bool
     raggedness: float
     sunny_side: float
     seed: float
 
     @classmethod
-    def sample(cls, rng, width: float, height: float, round: bool, brightness, sunny_side):
+    def sample(
+        cls, rng, width: float, height: float, brightness, round: bool = False, sunny_side=0.0
+    ) -> "Foliage":
         """Draws a kind of tree or hedge of the given size."""
-        colour = vary(rng, LEAF_COLOURS[rng.integers(len(LEAF_COLOURS))], 0.09) * brightness
+        colour = vary(rng, rng.choice(LEAF_COLOURS), 0.09) * brightness
         seed, ragged = rng.uniform(0, 256), rng.uniform(0.16, 0.30)
-        return cls(colour, width, height, round, ragged, sunny_side, seed)
+        return cls(height, colour, width, round, ragged, sunny_side, seed)
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Colours the leaves and cuts out their outline."""
         lumps = look_up(noise_tile(1.5), along * 14 + self.seed, up * 14 + 3 * self.seed)
         leaves = look_up(noise_tile(0.7), along * 26 + self.seed, up * 26)
         x, y = 2 * along / self.width - 1, 2 * up / self.height - 1
@@ -189,8 +184,5 @@ class Foliage:
             solid = (radius + self.raggedness * lumps + 0.05 * leaves < 0.78) & (radius < 1)
         else:
             solid = y + self.raggedness * lumps < 0.7
-        light = 0.92 + 0.22 * y + 0.16 * lumps + 0.24 * leaves
-        if self.round:
-            light += 0.3 * self.sunny_side * x
-        colour = self.colour * np.maximum(light, 0.25)[..., None]
-        return _with_glow(colour, 0), solid
+        light = 0.92 + 0.22 * y + 0.16 * lumps + 0.24 * leaves + 0.3 * self.sunny_side * x
+        return _shades(self.colour, np.maximum(light, 0.25)), solid

@@ -14,12 +14,6 @@ def noise_tile(roughness: float) -> np.ndarray:
 
     Its amplitude spectrum falls as frequency ** -roughness: 0 is white noise, 1 looks like leaves
     or plaster, 2 like clouds. All scenes share the tiles, and look them up at random places.
-
-    Args:
-        roughness: Exponent of the spectrum.
-
-    Returns:
-        float32 array (TILE, TILE).
     """
     rng = np.random.default_rng(2025)
     spectrum = np.fft.rfft2(rng.standard_normal((TILE, TILE)))

@@ -1,31 +1,22 @@
 """Vehicles as blocks in perspective, whose faces carry windows, lamps and wheels."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from mmseg_reservoir.minicity.canvas import Canvas
-from mmseg_reservoir.minicity.ground import Footprint
-from mmseg_reservoir.minicity.labels import Label
+from .canvas import Canvas, Label
+from .street import Thing
 
 RUBBER, HUB = (0.07, 0.07, 0.08), (0.50, 0.50, 0.52)
 
-# The corners of each face as seen from outside: lower left, lower right, upper right, upper left.
-# A corner's number is 4 * front + 2 * right + top.
+# The corners of each face as seen from outside: lower left, lower right, upper right, upper left,
+# where a corner's number is 4 * front + 2 * right + top; and its normal (sideways, up, forwards).
 FACES = {
-    "rear": [0, 2, 3, 1],
-    "front": [6, 4, 5, 7],
-    "left": [4, 0, 1, 5],
-    "right": [2, 6, 7, 3],
-    "top": [1, 3, 7, 5],
-}
-# The normal of each face as (sideways, up, forwards).
-NORMALS = {
-    "rear": (0, 0, -1),
-    "front": (0, 0, 1),
-    "left": (-1, 0, 0),
-    "right": (1, 0, 0),
-    "top": (0, 1, 0),
+    "rear": ([0, 2, 3, 1], (0, 0, -1)),
+    "front": ([6, 4, 5, 7], (0, 0, 1)),
+    "left": ([4, 0, 1, 5], (-1, 0, 0)),
+    "right": ([2, 6, 7, 3], (1, 0, 0)),
+    "top": ([1, 3, 7, 5], (0, 1, 0)),
 }
 ANGLES = np.linspace(0, 2 * np.pi, 14, endpoint=False)
 CIRCLE = np.stack([np.zeros(14), np.sin(ANGLES), np.cos(ANGLES)], axis=1)
@@ -33,21 +24,13 @@ CIRCLE = np.stack([np.zeros(14), np.sin(ANGLES), np.cos(ANGLES)], axis=1)
 
 @dataclass
 class Block:
-    """A box with six free faces; lengths in metres from the vehicle's rear, heights above ground.
+    """A box with six free faces; metres from the vehicle's rear, and above the ground."""
 
-    Attributes:
-        bottom: (rear end, front end, half width, height) of its lower side.
-        top: (rear end, front end, half width, height at rear, height at front) of its upper side.
-        colour: Its paint.
-        details: For each face, rectangles (x0, y0, x1, y1) in parts of the face with colour, glow.
-        wheels: Where along its sides wheels sit, in metres from the rear.
-    """
-
-    bottom: tuple[float, float, float, float]
-    top: tuple[float, float, float, float, float]
+    bottom: tuple[float, float, float, float]  # rear end, front end, half width, height
+    top: tuple[float, float, float, float, float]  # the same, with the heights at rear and front
     colour: np.ndarray
-    details: dict[str, list] = field(default_factory=dict)
-    wheels: tuple[float, ...] = ()
+    details: dict[str, list]  # by face: ((x0, y0, x1, y1) in parts of the face, colour, glow)
+    wheels: tuple[float, ...] = ()  # where along its sides they sit
 
     def corners(self) -> np.ndarray:
         """Its corners [front, right, top] as (sideways, up, forwards) in the vehicle's frame."""
@@ -59,51 +42,35 @@ class Block:
         return corners
 
 
-@dataclass
-class Vehicle:
-    """A vehicle that stands on the road.
+@dataclass(frozen=True)
+class Vehicle(Thing):
+    """A vehicle that stands on the road."""
 
-    Attributes:
-        label: CAR, TRUCK or BUS.
-        blocks: Its parts, in the order to paint them.
-        length: Length in metres.
-        half_width: Half of its width.
-        height: Height in metres.
-        across: Position of its middle across the street.
-        ahead: Depth of its middle.
-        yaw: 0 when it drives away from the camera, pi when it comes towards it.
-        wheel: Radius of its wheels.
-    """
-
-    label: Label
-    blocks: list[Block]
+    label: Label  # CAR, TRUCK or BUS
+    blocks: list[Block]  # in the order to paint them
     length: float
     half_width: float
     height: float
-    across: float
-    ahead: float
-    yaw: float
-    wheel: float
+    yaw: float  # 0 when it drives away from the camera, pi when it comes towards it
+    wheel: float  # radius of its wheels
 
     @property
     def nearest(self) -> float:
-        """Depth of its nearest point."""
         along, aside = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
         return self.ahead - along * self.length / 2 - aside * self.half_width
 
-    def footprint(self) -> Footprint:
-        """The ground it covers."""
+    def footprint(self) -> tuple[float, float, float]:
         along, aside = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
         half_across = along * self.half_width + aside * self.length / 2
         half_ahead = along * self.length / 2 + aside * self.half_width
-        return Footprint(self.across, self.ahead, half_across, half_ahead, 0.85 * self.height)
+        return half_across, half_ahead, 0.85 * self.height
 
     def draw(self, canvas: Canvas) -> None:
         """Paints the faces that are turned to the camera, and what is on them."""
         for block in self.blocks:
             points = self._to_street(block.corners().reshape(8, 3))
             pixels = canvas.camera.project(points)
-            for name, face in FACES.items():
+            for name, (face, _) in FACES.items():
                 quad = pixels[face]
                 (dx1, dy1), (dx2, dy2) = quad[2] - quad[0], quad[3] - quad[1]
                 if dx1 * dy2 < dy1 * dx2:  # otherwise its corners run the other way: turned away
@@ -131,7 +98,7 @@ class Vehicle:
 
     def _light(self, canvas: Canvas, face: str) -> float:
         """Brightness of a face, whose normal turns with the vehicle."""
-        sideways, up, forwards = NORMALS[face]
+        _, (sideways, up, forwards) = FACES[face]
         cos, sin = np.cos(self.yaw), np.sin(self.yaw)
         return canvas.light.on(sideways * cos + forwards * sin, up, forwards * cos - sideways * sin)
 

@@ -3,9 +3,9 @@
 import cv2
 import numpy as np
 
-from mmseg_reservoir.minicity.labels import Label
-from mmseg_reservoir.minicity.scene import Scene
-from mmseg_reservoir.minicity.textures import patch
+from .canvas import Label
+from .scene import Scene
+from .textures import patch
 
 GROUND = (Label.ROAD, Label.SIDEWALK, Label.TERRAIN)
 BARE = (*GROUND, Label.SKY, Label.PERSON, Label.RIDER, Label.BICYCLE)  # these carry no caps of snow
@@ -138,8 +138,7 @@ def _snow_cover(scene: Scene, rng, strength: float) -> np.ndarray:
     road = 0.28 + 0.55 * np.clip((np.abs(across) - 2.4) / 2.5, 0, 1) + 0.35 * tracks - 0.2
     on_road = scene.label[first:] == Label.ROAD
     amount[first:][on_road] = road[on_road]
-    leaves = scene.label == Label.VEGETATION
-    amount[leaves] = 0.38
+    amount[scene.label == Label.VEGETATION] = 0.38
     cover = np.clip((amount * (0.45 + 0.85 * strength) - 0.42 + 0.16 * lumps) * 3.5, 0, 1)
     cover = np.where(amount > 0, cover, 0)
     return np.maximum(cover, _caps(scene, strength))
@@ -151,9 +150,8 @@ def _caps(scene: Scene, strength: float) -> np.ndarray:
     thickness = np.clip(0.55 * strength * scene.camera.focal / scene.depth, 0.6, 5)
     caps = np.zeros(scene.label.shape, np.float32)
     for step in range(1, 6):
-        above = np.full_like(scene.depth, np.inf)
+        above = scene.depth.copy()  # beyond the upper edge nothing is known
         above[step:] = scene.depth[:-step]
-        above[:step] = scene.depth[:step]  # beyond the upper edge nothing is known
         open_above = upright & (above > 1.08 * scene.depth + 0.5)
         caps = np.maximum(caps, open_above * np.clip(thickness - step + 1, 0, 1))
     return 0.95 * cv2.GaussianBlur(caps, (0, 0), 0.5)

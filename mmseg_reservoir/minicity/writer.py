@@ -12,8 +12,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.minicity.frame import CONDITIONS, SPLITS, Frame, render_frame
+from ..errors import ReservoirError
+from .frame import CONDITIONS, SPLITS, check_name, render_frame
 
 VERSION = 1  # raise it whenever the pictures change
 MANIFEST = "minicity.json"
@@ -24,38 +24,20 @@ Counts = Mapping[str, Mapping[str, int]]
 
 
 def make_counts(train: int = 800, val: int = 100, adverse_train: int = 40, adverse_val: int = 20):
-    """Counts of pictures by condition and split.
-
-    Args:
-        train: Clear pictures to train on.
-        val: Clear pictures to validate on.
-        adverse_train: Pictures of each adverse condition's train split.
-        adverse_val: Pictures of each adverse condition's val split.
-    """
-    adverse = {"train": adverse_train, "val": adverse_val}
-    return {
-        condition: {"train": train, "val": val} if condition == "clear" else dict(adverse)
-        for condition in CONDITIONS
-    }
+    """Counts of pictures by condition and split: clear ones, and those of each other condition."""
+    counts = {name: {"train": adverse_train, "val": adverse_val} for name in CONDITIONS}
+    return {**counts, "clear": {"train": train, "val": val}}
 
 
 @dataclass(frozen=True)
 class Written:
-    """What `write_dataset` did.
+    """What `write_dataset` did."""
 
-    Attributes:
-        root: Where the data set is.
-        counts: Pictures by condition and split.
-        sha256: Checksum over all pixels, in the order of writing.
-        reused: Whether it was there already.
-        seconds: How long it took.
-    """
-
-    root: Path
-    counts: dict[str, dict[str, int]]
-    sha256: str
-    reused: bool
-    seconds: float
+    root: Path  # where the data set is
+    counts: dict[str, dict[str, int]]  # pictures by condition and split
+    sha256: str  # checksum over all pixels, in the order of writing
+    reused: bool  # whether it was there already
+    seconds: float  # how long it took
 
 
 def frame_paths(root: Path, condition: str, split: str, index: int) -> tuple[Path, Path]:
@@ -84,9 +66,6 @@ def write_dataset(
         seed: Seed of all scenes.
         counts: Pictures by condition and split; `make_counts()` if left out.
         overwrite: Whether to replace another MiniCity data set at `root`.
-
-    Returns:
-        What was done.
 
     Raises:
         ReservoirError: If an argument is invalid, or `root` holds something else.
@@ -130,12 +109,9 @@ def _replace(root: Path, fresh: Path, old: Path) -> None:
 def _checked(counts: Counts) -> dict[str, dict[str, int]]:
     """Copies the counts, in the order of writing, and refuses invalid ones."""
     for condition, splits in counts.items():
-        if condition not in CONDITIONS:
-            known = ", ".join(CONDITIONS)
-            raise ReservoirError(f"unknown condition {condition!r}: use one of {known}")
+        check_name("condition", condition, CONDITIONS)
         for split, count in splits.items():
-            if split not in SPLITS:
-                raise ReservoirError(f"unknown split {split!r}: use one of {', '.join(SPLITS)}")
+            check_name("split", split, SPLITS)
             if count < 0:
                 raise ReservoirError(
                     f"number of {condition} {split} pictures must be 0 or more, got {count}"
@@ -202,15 +178,12 @@ def _write_frames(root: Path, seed: int, counts: Counts) -> str:
     root.mkdir()
     for condition, split, index in _order(counts):
         frame = render_frame(condition, split, index, seed)
-        _write_frame(frame, *frame_paths(root, condition, split, index))
+        bgr = np.ascontiguousarray(frame.rgb[..., ::-1])
+        paths = frame_paths(root, condition, split, index)
+        for path, pixels in zip(paths, (bgr, frame.label), strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not cv2.imwrite(str(path), pixels, FAST_COMPRESSION):
+                raise OSError(f"could not write {path}: is the disk full or read-only?")
         checksum.update(frame.rgb.tobytes())
         checksum.update(frame.label.tobytes())
     return checksum.hexdigest()
-
-
-def _write_frame(frame: Frame, rgb_path: Path, label_path: Path) -> None:
-    """Writes a picture and its label map."""
-    for path, pixels in ((rgb_path, frame.rgb[..., ::-1]), (label_path, frame.label)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not cv2.imwrite(str(path), np.ascontiguousarray(pixels), FAST_COMPRESSION):
-            raise OSError(f"could not write {path}: is the disk full or read-only?")
