@@ -1,7 +1,4 @@
-"""The source-side warm-up: experts, gates and discriminator learn from labelled, styled images.
-
-And how a model does on validation images, as they are and in every style.
-"""
+"""The source-side warm-up, on labelled images in styles, and its validation in every style."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models on the road: cars, trucks and buses."""
+"""The models on the road: cars, trucks and buses, placed by the depth of their nearer end."""
 
 from itertools import pairwise
 

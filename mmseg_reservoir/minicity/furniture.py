@@ -109,8 +109,7 @@ class Post(Thing):
         for number, bright in enumerate(colours):
             on = number == self.design % 3
             shown = bright if on else 0.28 * np.array(bright)
-            height = y + 0.55 * (1 - number)
-            board.disc(0, height, 0.23, shown, 1.5 if on else 0.0)
+            board.disc(0, y + 0.55 * (1 - number), 0.23, shown, 1.5 if on else 0.0)
 
 
 @dataclass(frozen=True)
@@ -148,5 +147,4 @@ class Tree(Thing):
         sunny_side = canvas.light.sun[0] * canvas.light.strength
         crown = Foliage.sample(rng, self.width, self.height, light, True, sunny_side)
         lift = max(self.trunk - 0.2 * self.height, -0.15 * self.height)
-        left = self.across - self.width / 2
-        plane_facing(canvas, left, self.width, self.ahead, crown, lift)
+        plane_facing(canvas, self.across - self.width / 2, self.width, self.ahead, crown, lift)

@@ -17,8 +17,7 @@ def paint_ground(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> 
     """Paints everything below the horizon, with the shadows of what will stand there."""
     first, across, ahead = canvas.camera.ground()
     label, kerb = _bands(across, plan.sides)
-    paved = label == Label.SIDEWALK
-    road = label == Label.ROAD
+    paved, road = label == Label.SIDEWALK, label == Label.ROAD
 
     # texture fades with distance: far away, a pixel averages over many grains
     fade = np.clip(14 / ahead, 0.15, 1)

@@ -17,7 +17,7 @@ def night(scene: Scene, rng: np.random.Generator) -> np.ndarray:
     Each pixel's place in the street follows from its depth, so lamps light what stands near them
     and fade with the square of the distance.
     """
-    lamp_colour = np.array(LAMP_COLOURS[rng.integers(len(LAMP_COLOURS))], np.float32)
+    lamp_colour = rng.choice(LAMP_COLOURS).astype(np.float32)
     darkness = rng.uniform(0.0, 1.0)
     sky = scene.label == Label.SKY
     ambient = (0.09 - 0.06 * darkness) * np.array([0.75, 0.88, 1.25], np.float32)

@@ -19,10 +19,7 @@ class Surface:
     height: float
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Maps (metres along, metres up) to colour-and-glow (..., 4) and a mask of what is solid.
-
-        The mask is None if all of it is.
-        """
+        """Colour-and-glow (..., 4) at metres along and up, and what of it is solid (None: all)."""
         raise NotImplementedError
 
 

@@ -78,12 +78,15 @@ class Vehicle(Thing):
 
     def _paint_face(self, canvas, block, name, quad, ahead) -> None:
         """Paints one visible face with its details and wheels."""
-        light = self._light(canvas, name)
+        _, (sideways, up, forwards) = FACES[name]
+        cos, sin = np.cos(self.yaw), np.sin(self.yaw)  # its normal turns with the vehicle
+        normal = (sideways * cos + forwards * sin, up, forwards * cos - sideways * sin)
+        light = canvas.light.on(*normal)
         canvas.polygon(quad, np.minimum(block.colour * light, 1), self.label, ahead)
         for (x0, y0, x1, y1), colour, glow in block.details.get(name, ()):
             detail = _within(quad, x0, y0, x1, y1)
             canvas.polygon(detail, np.asarray(colour) * light, self.label, ahead, glow)
-        if name in ("left", "right") and block.wheels:
+        if name in ("left", "right"):
             self._paint_wheels(canvas, block, name, ahead)
 
     def _paint_wheels(self, canvas, block, side, ahead) -> None:
@@ -95,12 +98,6 @@ class Vehicle(Thing):
             canvas.polygon(pixels, RUBBER, self.label, ahead)
             centre = pixels.mean(axis=0)
             canvas.polygon(centre + 0.55 * (pixels - centre), HUB, self.label, ahead)
-
-    def _light(self, canvas: Canvas, face: str) -> float:
-        """Brightness of a face, whose normal turns with the vehicle."""
-        _, (sideways, up, forwards) = FACES[face]
-        cos, sin = np.cos(self.yaw), np.sin(self.yaw)
-        return canvas.light.on(sideways * cos + forwards * sin, up, forwards * cos - sideways * sin)
 
     def _to_street(self, points: np.ndarray) -> np.ndarray:
         """Turns the vehicle's own points (sideways, up, forwards) into street points."""

@@ -10,6 +10,8 @@ from .textures import patch
 GROUND = (Label.ROAD, Label.SIDEWALK, Label.TERRAIN)
 BARE = (*GROUND, Label.SKY, Label.PERSON, Label.RIDER, Label.BICYCLE)  # these carry no caps of snow
 
+FLAKES = ((420, 1, 1, 2, 0.7), (110, 1, 3, 5, 1.2), (14, 3, 7, 9, 3))  # count, sizes, smear, blur
+
 
 def clear(scene: Scene, rng: np.random.Generator) -> np.ndarray:
     """Clear air changes nothing."""
@@ -162,11 +164,7 @@ def _flakes(shape, rng, strength: float) -> np.ndarray:
     rows, columns = shape
     drift = rng.uniform(-0.8, 0.8)
     flakes = np.zeros((2 * rows, 2 * columns), np.uint8)
-    for count, low, high, smear, blur in (
-        (420, 1, 1, 2, 0.7),
-        (110, 1, 3, 5, 1.2),
-        (14, 3, 7, 9, 3),
-    ):
+    for count, low, high, smear, blur in FLAKES:
         layer = np.zeros_like(flakes)
         for _ in range(int(count * strength * rng.uniform(0.6, 1.2))):
             x, y = rng.uniform(0, 2 * columns), rng.uniform(0, 2 * rows)

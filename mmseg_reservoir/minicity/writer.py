@@ -124,11 +124,7 @@ def _checked(counts: Counts) -> dict[str, dict[str, int]]:
 
 
 def _existing(root: Path) -> dict | None:
-    """The manifest of the data set at `root`; None if there is nothing yet.
-
-    Raises:
-        ReservoirError: If something is there that is not a MiniCity data set.
-    """
+    """The manifest at `root`, None if there is nothing yet; what is no MiniCity is refused."""
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return None
     try:
