@@ -73,9 +73,7 @@ def _examine_picture(path: Path, is_label: bool, facts: Facts) -> Facts:
     # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
     except Exception as error:
         return replace(facts, fault=f"is truncated or damaged ({error})")
-    values = None
-    if is_label and pixels.ndim == 2:
-        values = tuple(np.unique(pixels).tolist())
+    values = tuple(np.unique(pixels).tolist()) if is_label and pixels.ndim == 2 else None
     return replace(facts, shape=pixels.shape[:2], values=values)
 
 
@@ -88,7 +86,6 @@ def _examine_array(path: Path, facts: Facts) -> Facts:
         return replace(facts, fault=f"is truncated or no plain .npy file ({error})")
     if path.stat().st_size > array.offset + array.nbytes:
         return replace(facts, fault="is longer than its header says")
-    values = None
-    if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
-        values = tuple(np.unique(array).tolist())
+    is_list = array.ndim == 1 and np.issubdtype(array.dtype, np.integer)
+    values = tuple(np.unique(array).tolist()) if is_list else None
     return replace(facts, array=(array.shape, str(array.dtype)), values=values)
