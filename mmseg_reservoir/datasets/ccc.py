@@ -96,8 +96,7 @@ class CCC:
             0 hard.
         speed: Images between two steps of the transition: 1000, 2000 or 5000.
         run_seed: 43, 44 or 45.
-        crop: Images are 224 x 224 already; see `Preprocess`.
-        resize: See `Preprocess`.
+        crop, resize: See `Preprocess`; images are 224 x 224 already.
     """
 
     title = "CCC"

@@ -55,9 +55,7 @@ class DomainNet126(DomainSet):
         root: The folder with one folder per domain.
         domains: In order; by default all four.
         lists: The folder of the lists; by default the root.
-        resize: See `Preprocess`.
-        crop: Side of the square in the centre.
-        filter: Of resizing.
+        resize, crop, filter: See `Preprocess`.
     """
 
     title = "DomainNet-126"
@@ -99,7 +97,7 @@ def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> 
 def read_domain_list(path: Path) -> tuple[list[str], list[int]]:
     """Paths and labels of a list."""
     names, labels = [], []
-    for number, words in enumerate(read_list(path, "image list"), start=1):
+    for number, words in enumerate(read_list(path), start=1):
         # Names of files may hold spaces; the label is the last word.
         label = words[-1]
         if len(words) < 2 or not label.isdigit() or int(label) >= CLASSES:
