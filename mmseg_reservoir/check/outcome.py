@@ -36,13 +36,7 @@ def summarise(survey: Survey, findings: list[Finding]) -> dict[str, Any]:
 
 
 def show(summary: Mapping[str, Any], console: Console, examples: int = 5) -> None:
-    """Print the table, the hashes, the problems with their fixes, and the verdict.
-
-    Args:
-        summary: What `summarise` returns.
-        console: Where to print.
-        examples: How many files to name of each problem.
-    """
+    """Print a summary: table, hashes, each problem with examples and its fix, and the verdict."""
     console.print(_table(summary))
     console.print("\nManifests (the first is in results.json: data.CONDITION.manifest)")
     for cell in summary["cells"]:

@@ -72,11 +72,7 @@ class Survey:
 
 
 def check_root(root: Path, name: str) -> None:
-    """Refuse a folder that is not the root of the named data set.
-
-    Raises:
-        ReservoirError: With the likely folder, or the likely data set.
-    """
+    """Refuse what is not the root of the named data set; tell the likely folder, or data set."""
     layout = LAYOUTS[name]
     if not root.exists():
         raise ReservoirError(f"no folder {root}; {layout.download.format(root=root)}")
@@ -129,9 +125,6 @@ def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator
         survey: What `list_files` found.
         workers: Processes that decode.
         fast: Only ask for sizes.
-
-    Raises:
-        ReservoirError: If the system ends a process.
     """
     images = [path for files in survey.cells for path in files.images.values()]
     labels = [path for files in survey.cells for path in files.labels.values()]

@@ -13,15 +13,14 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..options import suggest
 
+SEVERITIES = (1, 2, 3, 4, 5)
+
 
 class LabelledImages(ABC):
-    """The images of one domain. Nothing is decoded before :meth:`read` asks for it.
-
-    Attributes:
-        labels: The class of every image, int64.
-    """
+    """The images of one domain. Nothing is decoded before :meth:`read` asks for it."""
 
     labels: np.ndarray
+    """The class of every image, int64."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -39,9 +38,7 @@ class LabelledImages(ABC):
 class ArrayImages(LabelledImages):
     """Images ``(n, H, W, 3)`` from 0 to 255: an array of bytes, such as a mapped ``.npy`` file.
 
-    Args:
-        pixels: The array, in memory or mapped; only what a batch needs is read.
-        labels: As many.
+    Of a mapped file only what a batch needs is read.
     """
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
@@ -124,12 +121,7 @@ class DomainSet(ABC):
             check_severity(severity)
 
     def domain(self, name: str, severity: int | None = None) -> LabelledImages:
-        """The images of a domain.
-
-        Args:
-            name: One of ``names``.
-            severity: 1 to 5, where there are severities; by default the data set's own.
-        """
+        """The images of one of ``names``; by default of the data set's own severity."""
         if name not in self.names:
             raise ReservoirError(f"no domain {name!r} was asked for{suggest(name, self.names)}")
         if severity is not None:
@@ -149,5 +141,5 @@ class DomainSet(ABC):
 
 def check_severity(severity: int) -> None:
     """Refuse what is not 1 to 5."""
-    if severity not in (1, 2, 3, 4, 5):
+    if severity not in SEVERITIES:
         raise ReservoirError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")

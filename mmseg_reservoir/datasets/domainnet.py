@@ -84,13 +84,7 @@ class DomainNet126(DomainSet):
 
 
 def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabelledImages:
-    """The images of one domain of DomainNet-126: those of its list, not of all 345 classes.
-
-    Args:
-        root: The folder with one folder per domain.
-        domain: Which.
-        **options: Of `DomainNet126`.
-    """
+    """The images of one domain of `DomainNet126`: those of its list, not of all 345 classes."""
     return DomainNet126(root, [domain], **options).domain(domain)
 
 

@@ -40,12 +40,7 @@ class Preprocess:
             raise ReservoirError(f"filter must be {' or '.join(FILTERS)}, got {self.filter!r}")
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
-        """Decode one picture: ``(3, H, W)``, floats in [0, 1].
-
-        Args:
-            file: Path or open file.
-            name: What to call it in messages.
-        """
+        """Decode one picture, which messages call ``name``: ``(3, H, W)``, floats in [0, 1]."""
         try:
             with Image.open(file) as image:
                 image = self._sized(image.convert("RGB"))
@@ -82,14 +77,7 @@ class Preprocess:
 
 
 class FileImages(LabelledImages):
-    """Decodes files when a batch asks for them.
-
-    Args:
-        root: The folder that the names are relative to.
-        names: The files.
-        labels: The class of each.
-        preprocess: How to decode.
-    """
+    """Decodes files when a batch asks for them; their names are relative to the root."""
 
     def __init__(
         self, root: Path, names: Sequence[str], labels: Sequence[int], preprocess: Preprocess

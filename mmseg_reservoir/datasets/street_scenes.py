@@ -8,6 +8,7 @@ tools/make_minicity.py writes in ACDC's folders.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ReservoirError
@@ -15,39 +16,26 @@ from ..minicity.scene import COLUMNS, ROWS
 from ..minicity.writer import MANIFEST
 from .disk_layout import Cell, Layout
 
-ACDC_IMAGES = {"train": 400, "val": 100, "test": 500}
-"""Of each condition, but for the night of val."""
-CITYSCAPES_IMAGES = {"train": 2975, "val": 500, "test": 1525}
+ACDC_IMAGES = {
+    (split, condition): count
+    for split, count in (("train", 400), ("val", 100), ("test", 500))
+    for condition in ("fog", "night", "rain", "snow")
+} | {("val", "night"): 106}
+CITYSCAPES_IMAGES = {("train", "clear"): 2975, ("val", "clear"): 500, ("test", "clear"): 1525}
 
 
-def _acdc_cells(root: Path) -> list[Cell]:
-    # {split}_ref holds the same places in clear weather: not part of the stream, not looked at.
+def _cells(counts: Mapping[tuple[str, str], int], images: str, labels: str) -> list[Cell]:
+    """What was published; there are no labels of the test, those in Cityscapes are blank."""
     return [
         Cell(
             split,
             condition,
-            images=f"rgb_anon/{condition}/{split}",
-            labels=None if split == "test" else f"gt/{condition}/{split}",
-            expected=106 if (split, condition) == ("val", "night") else count,
-            needed=split == "train",
-        )
-        for split, count in ACDC_IMAGES.items()
-        for condition in ("fog", "night", "rain", "snow")
-    ]
-
-
-def _cityscapes_cells(root: Path) -> list[Cell]:
-    return [
-        Cell(
-            split,
-            "clear",
-            images=f"leftImg8bit/{split}",
-            # The test labels that come with it are blank.
-            labels=None if split == "test" else f"gtFine/{split}",
+            images=images.format(split=split, condition=condition),
+            labels=None if split == "test" else labels.format(split=split, condition=condition),
             expected=count,
             needed=split == "train",
         )
-        for split, count in CITYSCAPES_IMAGES.items()
+        for (split, condition), count in counts.items()
     ]
 
 
@@ -72,7 +60,10 @@ def _minicity_cells(root: Path) -> list[Cell]:
 
 ACDC = Layout(
     title="ACDC",
-    cells=_acdc_cells,
+    # {split}_ref holds the same places in clear weather: not part of the stream, not looked at.
+    cells=lambda root: _cells(
+        ACDC_IMAGES, "rgb_anon/{condition}/{split}", "gt/{condition}/{split}"
+    ),
     marks=("rgb_anon",),
     never=(MANIFEST,),
     image_suffix="_rgb_anon.png",
@@ -87,7 +78,7 @@ ACDC = Layout(
 )
 CITYSCAPES = Layout(
     title="Cityscapes",
-    cells=_cityscapes_cells,
+    cells=lambda root: _cells(CITYSCAPES_IMAGES, "leftImg8bit/{split}", "gtFine/{split}"),
     marks=("leftImg8bit",),
     image_suffix="_leftImg8bit.png",
     label_suffix="_gtFine_labelTrainIds.png",
