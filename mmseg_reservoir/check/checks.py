@@ -67,15 +67,12 @@ def check_pairs(survey: Survey, files: Files) -> Faults:
         return
     # Where labels are optional, having none is fine, and having some is a broken copy.
     fine = not survey.layout.labels_needed and not files.labels
+    raw_only = kinds.RAW_ONLY_YET if fine else kinds.RAW_ONLY
+    no_label = kinds.NO_LABELS_YET if fine else kinds.NO_LABEL
     for key, path in files.images.items():
-        if key in files.labels:
-            continue
-        if key in files.raw:
-            kind = kinds.RAW_ONLY_YET if fine else kinds.RAW_ONLY
-        else:
-            kind = kinds.NO_LABELS_YET if fine else kinds.NO_LABEL
-        wanted = f"{files.cell.labels}/{key}{survey.layout.label_suffix}"
-        yield kind, f"{survey.name(path)}: no {wanted}"
+        if key not in files.labels:
+            wanted = f"{files.cell.labels}/{key}{survey.layout.label_suffix}"
+            yield raw_only if key in files.raw else no_label, f"{survey.name(path)}: no {wanted}"
     for key, path in files.labels.items():
         if key not in files.images:
             yield kinds.NO_IMAGE, survey.name(path)
@@ -150,13 +147,7 @@ def check_duplicates(survey: Survey) -> Iterator[Finding]:
 def array_fault(
     array: tuple[tuple[int, ...], str], values: tuple[int, ...] | None, wanted: Array
 ) -> str | None:
-    """How an array differs from what was published; None if it does not.
-
-    Args:
-        array: Its shape and type.
-        values: Its distinct values, where it is a list of integers.
-        wanted: What was published.
-    """
+    """How an array (shape, type) and its distinct values differ from what is wanted, or None."""
     shape, dtype = array
     right_type = np.issubdtype(dtype, np.integer) if wanted.dtype is None else dtype == wanted.dtype
     if shape != wanted.shape or not right_type:
@@ -169,9 +160,7 @@ def array_fault(
 def label_fault(values: tuple[int, ...] | None, layout: Layout) -> tuple[Kind, str] | None:
     """The kind of mistake in a label and its details; None if its values are train ids.
 
-    Args:
-        values: The distinct values of its pixels; None if it has several channels.
-        layout: Says which values are classes, and which is ignored.
+    It has no distinct values (None) if it has several channels.
     """
     if values is None:
         return kinds.COLOURS, ": has several channels"

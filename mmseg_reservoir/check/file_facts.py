@@ -35,23 +35,20 @@ class Facts:
     array: tuple[tuple[int, ...], str] | None = None
 
 
-def glance(path: Path) -> Facts:
-    """The size alone."""
+def glance(path: Path, checksum: bool = False) -> Facts:
+    """The size; the checksum only if it is asked for, and of files that hold something."""
     try:
-        return Facts(path.stat().st_size)
+        size = path.stat().st_size
+        return Facts(size, sha256=file_digest(path) if checksum and size else None)
     except OSError as error:
         return Facts(None, fault=f"cannot be opened: {error.strerror}")
 
 
 def examine(path: Path, is_label: bool) -> Facts:
     """All of it; reads the whole file."""
-    facts = glance(path)
+    facts = glance(path, checksum=True)
     if not facts.size:
         return facts
-    try:
-        facts = replace(facts, sha256=file_digest(path))
-    except OSError as error:
-        return Facts(None, fault=f"cannot be opened: {error.strerror}")
     if path.suffix == ".tar":
         return replace(facts, fault=tar_fault(path))
     if path.suffix == ".npy":

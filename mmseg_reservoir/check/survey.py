@@ -106,14 +106,10 @@ def list_files(layout: Layout, root: Path) -> Survey:
             missing = tuple(name for name in cell.files if name not in there)
             listed.append(Files(cell, there, missing=missing))
             continue
-        folder = root / cell.images
-        images = _by_key(folder, layout.image_suffix)
-        labels, raw = {}, {}
-        if cell.labels is not None:
-            labels = _by_key(root / cell.labels, layout.label_suffix)
-            if layout.raw_label_suffix is not None:
-                raw = _by_key(root / cell.labels, layout.raw_label_suffix)
-        others = set(_walk(folder)) - set(images.values())
+        images = _by_key(root, cell.images, layout.image_suffix)
+        labels = _by_key(root, cell.labels, layout.label_suffix)
+        raw = _by_key(root, cell.labels, layout.raw_label_suffix)
+        others = set(_walk(root / cell.images)) - set(images.values())
         listed.append(Files(cell, images, labels, frozenset(raw), tuple(sorted(others))))
     return Survey(layout, root, listed)
 
@@ -150,7 +146,10 @@ def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator
     survey.decoded = not fast
 
 
-def _by_key(folder: Path, suffix: str | tuple[str, ...]) -> dict[str, Path]:
+def _by_key(root: Path, below: str | None, suffix: str | tuple[str, ...] | None) -> dict[str, Path]:
+    if below is None or suffix is None:
+        return {}
+    folder = root / below
     # Nothing pairs with files of several suffixes, and a name may come with two: it keeps them.
     cut = suffix if isinstance(suffix, str) else ""
     return {

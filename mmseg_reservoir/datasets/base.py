@@ -101,10 +101,7 @@ class DomainSet(ABC):
     classes: int
 
     def __init__(
-        self,
-        names: Sequence[str] | None,
-        published: Sequence[str],
-        severity: int | None = None,
+        self, names: Sequence[str] | None, published: Sequence[str], severity: int | None = None
     ) -> None:
         if isinstance(names, str):
             raise ReservoirError(f"the domains must be a list, got {names!r}: write [{names}]")

@@ -67,10 +67,9 @@ def tar_fault(path: Path) -> str | None:
         return f"is no whole archive: {error}"
     if not _is_closed(path):
         return "is truncated"
-    for sample, parts in samples.items():
-        for part in NEEDED:
-            if part not in parts:
-                return f"has no {sample}.{part}"
+    missing = [f"{s}.{part}" for s in samples for part in NEEDED if part not in samples[s]]
+    if missing:
+        return f"has no {missing[0]}"
     return None if samples else "holds no samples"
 
 
