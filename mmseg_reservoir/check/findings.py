@@ -11,7 +11,7 @@ class Kind:
 
     Attributes:
         title: What is wrong.
-        fix: What to do; may name ``{root}``, ``{download}`` and ``{make_labels}``.
+        fix: What to do; may name ``{download}`` and ``{make_labels}``.
         is_note: Whether it is worth saying, but no error.
     """
 

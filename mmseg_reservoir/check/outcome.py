@@ -86,16 +86,15 @@ def _cell(survey: Survey, files: Files, ok: bool) -> dict[str, Any]:
 
 
 def _groups(survey: Survey, findings: list[Finding]) -> list[dict[str, Any]]:
-    root = survey.root
-    download = survey.layout.download.format(root=root)
-    make_labels = survey.layout.make_labels.format(root=root) or download
+    download = survey.layout.download.format(root=survey.root)
+    make_labels = survey.layout.make_labels.format(root=survey.root) or download
     texts = defaultdict(list)
     for finding in findings:
         texts[finding.kind].append(finding.text)
     return [
         {
             "title": kind.title,
-            "fix": kind.fix.format(root=root, download=download, make_labels=make_labels),
+            "fix": kind.fix.format(download=download, make_labels=make_labels),
             "count": len(of_kind),
             "found": of_kind,
         }

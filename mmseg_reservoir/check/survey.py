@@ -146,10 +146,10 @@ def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator
     survey.decoded = not fast
 
 
-def _by_key(root: Path, below: str | None, suffix: str | tuple[str, ...] | None) -> dict[str, Path]:
-    if below is None or suffix is None:
+def _by_key(root: Path, part: str | None, suffix: str | tuple[str, ...] | None) -> dict[str, Path]:
+    if part is None or suffix is None:
         return {}
-    folder = root / below
+    folder = root / part
     # Nothing pairs with files of several suffixes, and a name may come with two: it keeps them.
     cut = suffix if isinstance(suffix, str) else ""
     return {

@@ -36,10 +36,7 @@ class LabelledImages(ABC):
 
 
 class ArrayImages(LabelledImages):
-    """Images ``(n, H, W, 3)`` from 0 to 255: an array of bytes, such as a mapped ``.npy`` file.
-
-    Of a mapped file only what a batch needs is read.
-    """
+    """Bytes ``(n, H, W, 3)``, such as a mapped ``.npy`` file; only what a batch needs is read."""
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
         if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:

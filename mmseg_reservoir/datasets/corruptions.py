@@ -24,8 +24,6 @@ from ..options import choose
 from .base import check_severity
 
 Corruption = Callable[[Tensor, Any, Generator], Tensor]
-CORRUPTIONS: dict[str, tuple[Corruption, Sequence[Any]]] = {}
-"""By name, in the order of ImageNet-C: the function, and what it gets at each severity."""
 
 
 def corrupt(images: Tensor, name: str, severity: int = 5, seed: int = 0) -> Tensor:
@@ -55,27 +53,16 @@ def corrupt(images: Tensor, name: str, severity: int = 5, seed: int = 0) -> Tens
     return changed.clamp(0, 1).to(images)
 
 
-def _levels(*levels: Any) -> Callable[[Corruption], Corruption]:
-    def register(change: Corruption) -> Corruption:
-        CORRUPTIONS[change.__name__] = change, levels
-        return change
-
-    return register
-
-
-@_levels(0.08, 0.12, 0.18, 0.26, 0.38)
 def gaussian_noise(images: Tensor, scale: float, generator: Generator) -> Tensor:
     """Noise of the sensor in low light."""
     return images + scale * torch.randn(images.shape, generator=generator)
 
 
-@_levels(60, 25, 12, 5, 3)
 def shot_noise(images: Tensor, photons: int, generator: Generator) -> Tensor:
     """Light comes in photons: the fewer, the noisier."""
     return torch.poisson(images * photons, generator=generator) / photons
 
 
-@_levels(0.03, 0.06, 0.09, 0.17, 0.27)
 def impulse_noise(images: Tensor, share: float, generator: Generator) -> Tensor:
     """Single values that are black or white, as from wrong bits."""
     draw = torch.rand(images.shape, generator=generator)
@@ -83,7 +70,6 @@ def impulse_noise(images: Tensor, share: float, generator: Generator) -> Tensor:
     return images.masked_fill(draw > 1 - share / 2, 1.0)
 
 
-@_levels(0.7, 1.0, 1.4, 1.8, 2.4)
 def defocus_blur(images: Tensor, radius: float, generator: Generator) -> Tensor:
     """A lens out of focus: the mean over a disk."""
     radius = radius * _scale(images)
@@ -92,7 +78,6 @@ def defocus_blur(images: Tensor, radius: float, generator: Generator) -> Tensor:
     return _filter(images, disk.expand(len(images), -1, -1))
 
 
-@_levels(2.0, 3.0, 4.0, 5.5, 7.0)
 def motion_blur(images: Tensor, length: float, generator: Generator) -> Tensor:
     """A moving camera: the mean along a line, in a direction of each image's own."""
     length = length * _scale(images)
@@ -104,7 +89,6 @@ def motion_blur(images: Tensor, length: float, generator: Generator) -> Tensor:
     return _filter(images, line)
 
 
-@_levels((0.02, 0.1), (0.04, 0.18), (0.06, 0.25), (0.09, 0.32), (0.13, 0.4))
 def snow(images: Tensor, shares: tuple[float, float], generator: Generator) -> Tensor:
     """Flakes that fall in streaks, and a paler scene behind them."""
     share, pale = shares
@@ -117,27 +101,23 @@ def snow(images: Tensor, shares: tuple[float, float], generator: Generator) -> T
     return torch.maximum(paler, paler + flakes)
 
 
-@_levels(0.15, 0.3, 0.45, 0.6, 0.75)
 def fog(images: Tensor, strength: float, generator: Generator) -> Tensor:
     """Haze of clouds of all sizes, which lifts the black and leaves little contrast."""
     haze = _smooth_noise(len(images), 1, images.shape[2:], generator)
     return (1 - strength) * images + strength * (0.6 + 0.4 * haze)
 
 
-@_levels(0.05, 0.1, 0.17, 0.24, 0.32)
 def brightness(images: Tensor, light: float, generator: Generator) -> Tensor:
     """More light in the whole scene."""
     return images + light
 
 
-@_levels(0.75, 0.55, 0.4, 0.25, 0.12)
 def contrast(images: Tensor, share: float, generator: Generator) -> Tensor:
     """Less of everything that differs from the mean of the image."""
     mean = images.mean((2, 3), keepdim=True)
     return mean + share * (images - mean)
 
 
-@_levels(0.8, 1.2, 1.7, 2.3, 3.0)
 def elastic_transform(images: Tensor, pull: float, generator: Generator) -> Tensor:
     """The image on rubber that is pulled here and there."""
     pull = pull * _scale(images)
@@ -149,7 +129,6 @@ def elastic_transform(images: Tensor, pull: float, generator: Generator) -> Tens
     return F.grid_sample(images, grid, padding_mode="reflection", align_corners=True)
 
 
-@_levels(0.5, 0.8, 1.0, 1.5, 2.0)
 def pixelate(images: Tensor, share: float, generator: Generator) -> Tensor:
     """A small image, enlarged: blocks of two, then of four pixels, and mixtures between them."""
     twos = _blocks(images, 2)
@@ -158,7 +137,6 @@ def pixelate(images: Tensor, share: float, generator: Generator) -> Tensor:
     return twos.lerp(_blocks(images, 4), share - 1)
 
 
-@_levels(60, 40, 25, 15, 8)
 def jpeg_compression(images: Tensor, quality: int, generator: Generator) -> Tensor:
     """What a JPEG file of low quality leaves over."""
     pixels = (images * 255).round().byte().permute(0, 2, 3, 1).numpy()
@@ -210,3 +188,20 @@ def _smooth_noise(
         total += F.interpolate(cells, size, mode="bicubic", align_corners=True) / 2**octave
     low, high = total.amin((2, 3), keepdim=True), total.amax((2, 3), keepdim=True)
     return (total - low) / (high - low)
+
+
+CORRUPTIONS: dict[str, tuple[Corruption, Sequence[Any]]] = {
+    "gaussian_noise": (gaussian_noise, (0.08, 0.12, 0.18, 0.26, 0.38)),
+    "shot_noise": (shot_noise, (60, 25, 12, 5, 3)),
+    "impulse_noise": (impulse_noise, (0.03, 0.06, 0.09, 0.17, 0.27)),
+    "defocus_blur": (defocus_blur, (0.7, 1.0, 1.4, 1.8, 2.4)),
+    "motion_blur": (motion_blur, (2.0, 3.0, 4.0, 5.5, 7.0)),
+    "snow": (snow, ((0.02, 0.1), (0.04, 0.18), (0.06, 0.25), (0.09, 0.32), (0.13, 0.4))),
+    "fog": (fog, (0.15, 0.3, 0.45, 0.6, 0.75)),
+    "brightness": (brightness, (0.05, 0.1, 0.17, 0.24, 0.32)),
+    "contrast": (contrast, (0.75, 0.55, 0.4, 0.25, 0.12)),
+    "elastic_transform": (elastic_transform, (0.8, 1.2, 1.7, 2.3, 3.0)),
+    "pixelate": (pixelate, (0.5, 0.8, 1.0, 1.5, 2.0)),
+    "jpeg_compression": (jpeg_compression, (60, 40, 25, 15, 8)),
+}
+"""By name, in the order of ImageNet-C: the function, and what it gets at each severity."""

@@ -22,12 +22,7 @@ _SPLIT_SEED = 0
 
 
 def digits(train: bool = True, stream_images: int = STREAM_IMAGES) -> ArrayImages:
-    """The clean images.
-
-    Args:
-        train: The images to train on, or those of the stream.
-        stream_images: How many of the 1797 are the stream's.
-    """
+    """The clean images to train on, or those of the stream: so many of the 1797."""
     from sklearn.datasets import load_digits  # half a second, for this data set alone
 
     scans = load_digits()

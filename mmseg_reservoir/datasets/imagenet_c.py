@@ -38,7 +38,6 @@ IMAGES = 50_000
 """Of each corruption and severity."""
 IMAGENET_CLASSES = 1000
 
-
 LAYOUT = Layout(
     title="ImageNet-C",
     # Severity 5 is what the streams of the paper use.

@@ -18,7 +18,6 @@ IMAGES = {"photo": 1670, "art_painting": 2048, "cartoon": 2344, "sketch": 3929}
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 """In the order of the labels."""
 
-
 LAYOUT = Layout(
     title="PACS",
     cells=lambda root: [Cell("all", n, images=n, expected=count) for n, count in IMAGES.items()],
