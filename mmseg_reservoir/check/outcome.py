@@ -95,10 +95,10 @@ def _groups(survey: Survey, findings: list[Finding]) -> list[dict[str, Any]]:
         {
             "title": kind.title,
             "fix": kind.fix.format(download=download, make_labels=make_labels),
-            "count": len(of_kind),
-            "found": of_kind,
+            "count": len(details),
+            "found": details,
         }
-        for kind, of_kind in texts.items()
+        for kind, details in texts.items()
     ]
 
 

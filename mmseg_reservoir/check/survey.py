@@ -79,8 +79,7 @@ def check_root(root: Path, name: str) -> None:
     if layout.fits(root):
         return
     message = f"{root} is not the root of {layout.title} (no {' or '.join(layout.marks)} in it)"
-    near = nearby(root, layout)
-    if near is not None:
+    if near := nearby(root, layout):
         raise ReservoirError(f"{message}; did you mean {near}?")
     for other_name, other in LAYOUTS.items():
         if other.fits(root):

@@ -22,7 +22,7 @@ _SPLIT_SEED = 0
 
 
 def digits(train: bool = True, stream_images: int = STREAM_IMAGES) -> ArrayImages:
-    """The clean images to train on, or those of the stream: so many of the 1797."""
+    """The clean images: those to train on, or the stream's, ``stream_images`` of the 1797."""
     from sklearn.datasets import load_digits  # half a second, for this data set alone
 
     scans = load_digits()

@@ -79,8 +79,7 @@ class DomainNet126(DomainSet):
         }
 
     def _open(self, name: str, severity: int | None) -> FileImages:
-        names, labels = self.listed[name]
-        return FileImages(self.root, names, labels, self.preprocess)
+        return FileImages(self.root, *self.listed[name], self.preprocess)
 
 
 def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabelledImages:

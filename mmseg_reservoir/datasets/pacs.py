@@ -20,7 +20,7 @@ CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 
 LAYOUT = Layout(
     title="PACS",
-    cells=lambda root: [Cell("all", n, images=n, expected=count) for n, count in IMAGES.items()],
+    cells=lambda root: [Cell("all", name, name, expected=count) for name, count in IMAGES.items()],
     marks=tuple(IMAGES),
     image_suffix=(".jpg", ".jpeg", ".png"),
     unique=False,

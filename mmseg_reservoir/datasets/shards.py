@@ -67,7 +67,7 @@ def tar_fault(path: Path) -> str | None:
         return f"is no whole archive: {error}"
     if not _is_closed(path):
         return "is truncated"
-    missing = [f"{s}.{part}" for s in samples for part in NEEDED if part not in samples[s]]
+    missing = [f"{name}.{part}" for name in samples for part in NEEDED if part not in samples[name]]
     if missing:
         return f"has no {missing[0]}"
     return None if samples else "holds no samples"
