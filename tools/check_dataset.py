@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.progress import track
 
 from mmseg_reservoir.check.checks import check_all
-from mmseg_reservoir.check.locate import check_root
 from mmseg_reservoir.check.outcome import show, summarise
-from mmseg_reservoir.check.survey import list_files, read_files
+from mmseg_reservoir.check.survey import check_root, list_files, read_files
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.errors import ReservoirError
 

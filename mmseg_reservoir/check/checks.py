@@ -1,4 +1,4 @@
-"""The checks. Each takes a survey and yields what it finds; none knows a particular data set."""
+"""The checks: each yields what is wrong with a cell; none knows a particular data set."""
 
 from __future__ import annotations
 
@@ -7,138 +7,127 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..datasets.disk_layout import Array, Cell, Layout
+from ..datasets.disk_layout import Array, Layout
 from . import findings as kinds
 from .findings import Finding, Kind
-from .survey import Survey
+from .survey import Files, Survey
 
-CHECKS: list[Callable[[Survey], Iterator[Finding]]] = []
+Faults = Iterator[tuple[Kind, str]]
+CHECKS: list[Callable[[Survey, Files], Faults]] = []
 
 
 def check_all(survey: Survey) -> list[Finding]:
-    """Run every check."""
-    return [finding for check in CHECKS for finding in check(survey)]
+    """Run every check on every cell, then compare the cells."""
+    faults = [
+        Finding(kind, files.cell.name, text)
+        for check in CHECKS
+        for files in survey.cells
+        for kind, text in check(survey, files)
+    ]
+    return [*faults, *check_duplicates(survey)]
 
 
 @CHECKS.append
-def check_presence(survey: Survey) -> Iterator[Finding]:
+def check_presence(survey: Survey, files: Files) -> Faults:
     """Images in every cell; a split that nobody needs may be absent as a whole."""
-    present = {files.cell.split for files in survey.cells if files.images}
-    for files in survey.cells:
-        cell = files.cell
-        if files.images:
-            continue
-        text = f"no {_wanted(survey, cell)} below {cell.images}"
-        if files.others:
-            text += f", but {len(files.others)} other files: {survey.name(files.others[0])}"
-        absent = not cell.needed and cell.split not in present and not files.others
-        yield Finding(kinds.SPLIT_ABSENT if absent else kinds.NO_IMAGES, cell.name, text)
+    if files.images:
+        return
+    cell, suffix = files.cell, survey.layout.image_suffix
+    if cell.files is not None:
+        wanted = cell.files[0] if len(cell.files) == 1 else f"{cell.files[0]}, ..."
+    else:
+        wanted = " or ".join(f"*{s}" for s in ((suffix,) if isinstance(suffix, str) else suffix))
+    text = f"no {wanted} below {cell.images}"
+    if files.others:
+        text += f", but {len(files.others)} other files: {survey.name(files.others[0])}"
+    split_is_there = any(other.images for other in survey.cells if other.cell.split == cell.split)
+    absent = not (cell.needed or split_is_there or files.others)
+    yield kinds.SPLIT_ABSENT if absent else kinds.NO_IMAGES, text
 
 
 @CHECKS.append
-def check_counts(survey: Survey) -> Iterator[Finding]:
+def check_counts(survey: Survey, files: Files) -> Faults:
     """As many images as were published."""
-    for files in survey.cells:
-        cell, count = files.cell, len(files.images)
-        if count and cell.expected not in (None, count) and not files.missing:
-            yield Finding(
-                kinds.WRONG_COUNT, cell.name, f"{cell.images}: {count}, expected {cell.expected}"
-            )
+    count, expected = len(files.images), files.cell.expected
+    if count and expected not in (None, count) and not files.missing:
+        yield kinds.WRONG_COUNT, f"{files.cell.images}: {count}, expected {expected}"
 
 
 @CHECKS.append
-def check_missing(survey: Survey) -> Iterator[Finding]:
+def check_missing(survey: Survey, files: Files) -> Faults:
     """Every file that the data set names, unless the whole cell is absent."""
-    for files in survey.cells:
-        if files.images:
-            for name in files.missing:
-                yield Finding(kinds.MISSING, files.cell.name, name)
+    if files.images:
+        yield from ((kinds.MISSING, name) for name in files.missing)
 
 
 @CHECKS.append
-def check_pairs(survey: Survey) -> Iterator[Finding]:
+def check_pairs(survey: Survey, files: Files) -> Faults:
     """Images with labels, and labels with images."""
-    for files in survey.cells:
-        cell = files.cell
-        if cell.labels is None:
-            continue
-        # Where labels are optional, having none is fine, and having some is a broken copy.
-        fine = not survey.layout.labels_needed and not files.labels
-        for key, path in files.images.items():
-            if key in files.labels:
-                continue
-            if key in files.raw:
-                kind = kinds.RAW_ONLY_YET if fine else kinds.RAW_ONLY
-            else:
-                kind = kinds.NO_LABELS_YET if fine else kinds.NO_LABEL
-            wanted = f"{cell.labels}/{key}{survey.layout.label_suffix}"
-            yield Finding(kind, cell.name, f"{survey.name(path)}: no {wanted}")
-        for key, path in files.labels.items():
-            if key not in files.images:
-                yield Finding(kinds.NO_IMAGE, cell.name, survey.name(path))
+    if files.cell.labels is None:
+        return
+    # Where labels are optional, having none is fine, and having some is a broken copy.
+    fine = not survey.layout.labels_needed and not files.labels
+    raw_only = kinds.RAW_ONLY_YET if fine else kinds.RAW_ONLY
+    no_label = kinds.NO_LABELS_YET if fine else kinds.NO_LABEL
+    for key, path in files.images.items():
+        if key not in files.labels:
+            wanted = f"{files.cell.labels}/{key}{survey.layout.label_suffix}"
+            yield raw_only if key in files.raw else no_label, f"{survey.name(path)}: no {wanted}"
+    for key, path in files.labels.items():
+        if key not in files.images:
+            yield kinds.NO_IMAGE, survey.name(path)
 
 
 @CHECKS.append
-def check_files(survey: Survey) -> Iterator[Finding]:
+def check_files(survey: Survey, files: Files) -> Faults:
     """Files that hold something, and decode."""
-    for files in survey.cells:
-        for path in (*files.images.values(), *files.labels.values()):
-            facts = survey.facts[path]
-            if facts.size == 0:
-                yield Finding(kinds.EMPTY, files.cell.name, survey.name(path))
-            elif facts.fault is not None:
-                text = f"{survey.name(path)} {facts.fault}"
-                yield Finding(kinds.UNREADABLE, files.cell.name, text)
+    for path in (*files.images.values(), *files.labels.values()):
+        facts = survey.facts[path]
+        if facts.size == 0:
+            yield kinds.EMPTY, survey.name(path)
+        elif facts.fault is not None:
+            yield kinds.UNREADABLE, f"{survey.name(path)} {facts.fault}"
 
 
 @CHECKS.append
-def check_sizes(survey: Survey) -> Iterator[Finding]:
+def check_sizes(survey: Survey, files: Files) -> Faults:
     """Images of the published size, and labels of the size of their image."""
-    for files in survey.cells:
-        for key, path in files.images.items():
-            shape = survey.facts[path].shape
-            if shape is None:
-                continue
-            if survey.layout.size not in (None, shape):
-                text = f"{survey.name(path)}: {_size(shape)}, not {_size(survey.layout.size)}"
-                yield Finding(kinds.WRONG_SIZE, files.cell.name, text)
-            label = files.labels.get(key)
-            label_shape = survey.facts[label].shape if label is not None else None
-            if label_shape not in (None, shape):
-                text = f"{survey.name(label)}: {_size(label_shape)}, its image {_size(shape)}"
-                yield Finding(kinds.SIZES_DIFFER, files.cell.name, text)
+    for key, path in files.images.items():
+        shape = survey.facts[path].shape
+        if shape is None:
+            continue
+        if survey.layout.size not in (None, shape):
+            text = f"{survey.name(path)}: {_size(shape)}, not {_size(survey.layout.size)}"
+            yield kinds.WRONG_SIZE, text
+        label = files.labels.get(key)
+        label_shape = survey.facts[label].shape if label is not None else None
+        if label_shape not in (None, shape):
+            text = f"{survey.name(label)}: {_size(label_shape)}, its image {_size(shape)}"
+            yield kinds.SIZES_DIFFER, text
 
 
 @CHECKS.append
-def check_arrays(survey: Survey) -> Iterator[Finding]:
+def check_arrays(survey: Survey, files: Files) -> Faults:
     """Arrays of the published shape and type; arrays of labels with all classes."""
-    for files in survey.cells:
-        wanted = files.cell.array
-        for path in files.images.values() if wanted is not None else ():
-            facts = survey.facts[path]
-            if facts.array is None:
-                continue
-            fault = array_fault(facts.array, facts.values, wanted)
-            if fault is not None:
-                text = f"{survey.name(path)}: {fault}"
-                yield Finding(kinds.WRONG_ARRAY, files.cell.name, text)
+    wanted = files.cell.array
+    for path in files.images.values() if wanted is not None else ():
+        facts = survey.facts[path]
+        fault = array_fault(facts.array, facts.values, wanted) if facts.array is not None else None
+        if fault is not None:
+            yield kinds.WRONG_ARRAY, f"{survey.name(path)}: {fault}"
 
 
 @CHECKS.append
-def check_label_values(survey: Survey) -> Iterator[Finding]:
+def check_label_values(survey: Survey, files: Files) -> Faults:
     """Labels that hold train ids."""
-    for files in survey.cells:
-        for path in files.labels.values():
-            facts = survey.facts[path]
-            if facts.shape is None:
-                continue
-            fault = label_fault(facts.values, survey.layout)
-            if fault is not None:
-                kind, text = fault
-                yield Finding(kind, files.cell.name, f"{survey.name(path)}{text}")
+    for path in files.labels.values():
+        facts = survey.facts[path]
+        fault = label_fault(facts.values, survey.layout) if facts.shape is not None else None
+        if fault is not None:
+            kind, text = fault
+            yield kind, f"{survey.name(path)}{text}"
 
 
-@CHECKS.append
 def check_duplicates(survey: Survey) -> Iterator[Finding]:
     """No image in two cells: a folder was copied over another, or splits leak."""
     if not survey.layout.unique:
@@ -158,13 +147,7 @@ def check_duplicates(survey: Survey) -> Iterator[Finding]:
 def array_fault(
     array: tuple[tuple[int, ...], str], values: tuple[int, ...] | None, wanted: Array
 ) -> str | None:
-    """How an array differs from what was published; None if it does not.
-
-    Args:
-        array: Its shape and type.
-        values: Its distinct values, where it is a list of integers.
-        wanted: What was published.
-    """
+    """How an array (shape, type) and its distinct values differ from what is wanted, or None."""
     shape, dtype = array
     right_type = np.issubdtype(dtype, np.integer) if wanted.dtype is None else dtype == wanted.dtype
     if shape != wanted.shape or not right_type:
@@ -177,9 +160,7 @@ def array_fault(
 def label_fault(values: tuple[int, ...] | None, layout: Layout) -> tuple[Kind, str] | None:
     """The kind of mistake in a label and its details; None if its values are train ids.
 
-    Args:
-        values: The distinct values of its pixels; None if it has several channels.
-        layout: Says which values are classes, and which is ignored.
+    It has no distinct values (None) if it has several channels.
     """
     if values is None:
         return kinds.COLOURS, ": has several channels"
@@ -194,13 +175,6 @@ def label_fault(values: tuple[int, ...] | None, layout: Layout) -> tuple[Kind, s
     if min(wrong) >= layout.classes and max(wrong) <= layout.raw_ids:
         return kinds.RAW_IDS, text
     return kinds.BAD_VALUES, text
-
-
-def _wanted(survey: Survey, cell: Cell) -> str:
-    if cell.files is not None:
-        return cell.files[0] if len(cell.files) == 1 else f"{cell.files[0]}, ..."
-    suffix = survey.layout.image_suffix
-    return " or ".join(f"*{s}" for s in ((suffix,) if isinstance(suffix, str) else suffix))
 
 
 def _size(shape: tuple[int, int]) -> str:

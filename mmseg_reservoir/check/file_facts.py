@@ -35,23 +35,20 @@ class Facts:
     array: tuple[tuple[int, ...], str] | None = None
 
 
-def glance(path: Path) -> Facts:
-    """The size alone."""
+def glance(path: Path, checksum: bool = False) -> Facts:
+    """The size; the checksum only if it is asked for, and of files that hold something."""
     try:
-        return Facts(path.stat().st_size)
+        size = path.stat().st_size
+        return Facts(size, sha256=file_digest(path) if checksum and size else None)
     except OSError as error:
         return Facts(None, fault=f"cannot be opened: {error.strerror}")
 
 
 def examine(path: Path, is_label: bool) -> Facts:
     """All of it; reads the whole file."""
-    facts = glance(path)
+    facts = glance(path, checksum=True)
     if not facts.size:
         return facts
-    try:
-        facts = replace(facts, sha256=file_digest(path))
-    except OSError as error:
-        return Facts(None, fault=f"cannot be opened: {error.strerror}")
     if path.suffix == ".tar":
         return replace(facts, fault=tar_fault(path))
     if path.suffix == ".npy":
@@ -73,9 +70,7 @@ def _examine_picture(path: Path, is_label: bool, facts: Facts) -> Facts:
     # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
     except Exception as error:
         return replace(facts, fault=f"is truncated or damaged ({error})")
-    values = None
-    if is_label and pixels.ndim == 2:
-        values = tuple(np.unique(pixels).tolist())
+    values = tuple(np.unique(pixels).tolist()) if is_label and pixels.ndim == 2 else None
     return replace(facts, shape=pixels.shape[:2], values=values)
 
 
@@ -88,7 +83,6 @@ def _examine_array(path: Path, facts: Facts) -> Facts:
         return replace(facts, fault=f"is truncated or no plain .npy file ({error})")
     if path.stat().st_size > array.offset + array.nbytes:
         return replace(facts, fault="is longer than its header says")
-    values = None
-    if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
-        values = tuple(np.unique(array).tolist())
+    is_list = array.ndim == 1 and np.issubdtype(array.dtype, np.integer)
+    values = tuple(np.unique(array).tolist()) if is_list else None
     return replace(facts, array=(array.shape, str(array.dtype)), values=values)

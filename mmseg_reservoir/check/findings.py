@@ -11,7 +11,7 @@ class Kind:
 
     Attributes:
         title: What is wrong.
-        fix: What to do; may name ``{root}``, ``{download}`` and ``{make_labels}``.
+        fix: What to do; may name ``{download}`` and ``{make_labels}``.
         is_note: Whether it is worth saying, but no error.
     """
 
@@ -53,8 +53,7 @@ SIZES_DIFFER = Kind(
     "labels of another size than their image", "one of the two was resized: {download}"
 )
 WRONG_SIZE = Kind(
-    "images of another size than published",
-    "use the originals, configs resize them: {download}",
+    "images of another size than published", "use the originals, configs resize them: {download}"
 )
 WRONG_ARRAY = Kind(
     "arrays of another shape, type or number of classes than published",
@@ -65,8 +64,7 @@ RAW_IDS = Kind(
     "files were renamed or converted wrongly: {make_labels}",
 )
 COLOURS = Kind(
-    "labels with colours instead of ids",
-    "use *labelTrainIds.png, not *Color.png: {make_labels}",
+    "labels with colours instead of ids", "use *labelTrainIds.png, not *Color.png: {make_labels}"
 )
 BAD_VALUES = Kind("labels with values that are no class", "replace them: {make_labels}")
 ALL_IGNORED = Kind("labels that ignore every pixel", "they score nothing: {make_labels}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,6 @@ def summarise(survey: Survey, findings: list[Finding]) -> dict[str, Any]:
     ``manifest`` is the hash over names and sizes that ``results.json`` records too; ``content`` is
     the one over the content of the files as well, None where they were not read.
     """
-    notes = [finding for finding in findings if finding.kind.is_note]
     problems = [finding for finding in findings if not finding.kind.is_note]
     bad = {finding.cell for finding in problems}
     return {
@@ -31,18 +31,12 @@ def summarise(survey: Survey, findings: list[Finding]) -> dict[str, Any]:
         "ok": not bad,
         "cells": [_cell(survey, files, files.cell.name not in bad) for files in survey.cells],
         "problems": _groups(survey, problems),
-        "notes": _groups(survey, notes),
+        "notes": _groups(survey, [finding for finding in findings if finding.kind.is_note]),
     }
 
 
 def show(summary: Mapping[str, Any], console: Console, examples: int = 5) -> None:
-    """Print the table, the hashes, the problems with their fixes, and the verdict.
-
-    Args:
-        summary: What `summarise` returns.
-        console: Where to print.
-        examples: How many files to name of each problem.
-    """
+    """Print a summary: table, hashes, each problem with examples and its fix, and the verdict."""
     console.print(_table(summary))
     console.print("\nManifests (the first is in results.json: data.CONDITION.manifest)")
     for cell in summary["cells"]:
@@ -53,8 +47,7 @@ def show(summary: Mapping[str, Any], console: Console, examples: int = 5) -> Non
                 _line(console, f"  {'':<14} content     {cell['content']}")
     for heading, style in (("notes", "cyan"), ("problems", "red")):
         for group in summary[heading]:
-            word = heading.removesuffix("s")
-            title = f"{word}: {group['title']} ({group['count']})"
+            title = f"{heading.removesuffix('s')}: {group['title']} ({group['count']})"
             console.print(f"\n[bold {style}]{escape(title)}[/]", soft_wrap=True)
             for text in group["found"][:examples]:
                 _line(console, f"  {text}")
@@ -77,12 +70,8 @@ def verdict(summary: Mapping[str, Any]) -> str:
 def _cell(survey: Survey, files: Files, ok: bool) -> dict[str, Any]:
     cell = files.cell
     there = [path for path in files.used if survey.facts[path].size is not None]
-    manifest = content = None
-    if there:
-        manifest = manifest_hash(there, survey.root)
-        if survey.decoded:
-            contents = {path: survey.facts[path].sha256 or "" for path in there}
-            content = manifest_hash(there, survey.root, contents)
+    contents = {path: survey.facts[path].sha256 or "" for path in there}
+    read = there and survey.decoded
     return {
         "split": cell.split,
         "condition": cell.condition,
@@ -91,40 +80,40 @@ def _cell(survey: Survey, files: Files, ok: bool) -> dict[str, Any]:
         "pairs": len(files.pairs) if cell.labels is not None else None,
         "expected": cell.expected,
         "ok": ok,
-        "manifest": manifest,
-        "content": content,
+        "manifest": manifest_hash(there, survey.root) if there else None,
+        "content": manifest_hash(there, survey.root, contents) if read else None,
     }
 
 
 def _groups(survey: Survey, findings: list[Finding]) -> list[dict[str, Any]]:
-    layout, root = survey.layout, survey.root
-    download = layout.download.format(root=root)
-    make_labels = layout.make_labels.format(root=root) or download
-    groups = {}
+    download = survey.layout.download.format(root=survey.root)
+    make_labels = survey.layout.make_labels.format(root=survey.root) or download
+    texts = defaultdict(list)
     for finding in findings:
-        kind = finding.kind
-        if kind not in groups:
-            fix = kind.fix.format(root=root, download=download, make_labels=make_labels)
-            groups[kind] = {"title": kind.title, "fix": fix, "count": 0, "found": []}
-        groups[kind]["count"] += 1
-        groups[kind]["found"].append(finding.text)
-    return list(groups.values())
+        texts[finding.kind].append(finding.text)
+    return [
+        {
+            "title": kind.title,
+            "fix": kind.fix.format(download=download, make_labels=make_labels),
+            "count": len(details),
+            "found": details,
+        }
+        for kind, details in texts.items()
+    ]
 
 
 def _table(summary: Mapping[str, Any]) -> Table:
-    table = Table(title=f"{summary['dataset']}: {escape(summary['root'])}", box=box.SIMPLE)
-    table.add_column("split")
-    table.add_column("condition")
-    for column in ("images", "labels", "pairs", "expected"):
+    title = f"{summary['dataset']}: {escape(summary['root'])}"
+    table = Table("split", "condition", title=title, box=box.SIMPLE)
+    columns = ("images", "labels", "pairs", "expected")
+    for column in columns:
         table.add_column(column, justify="right")
     table.add_column("ok?", min_width=6)
     for cell in summary["cells"]:
-        numbers = [cell[name] for name in ("images", "labels", "pairs", "expected")]
-        mark = "[green]ok[/]" if cell["ok"] else "[red]NO[/]"
-        if cell["ok"] and not cell["images"]:
-            mark = "absent"
-        texts = ["-" if number is None else str(number) for number in numbers]
-        table.add_row(cell["split"], cell["condition"], *texts, mark)
+        numbers = ("-" if cell[column] is None else str(cell[column]) for column in columns)
+        fine = "[green]ok[/]" if cell["images"] else "absent"
+        mark = fine if cell["ok"] else "[red]NO[/]"
+        table.add_row(cell["split"], cell["condition"], *numbers, mark)
     return table
 
 

@@ -1,4 +1,4 @@
-"""Which files are there, what pairs with what, and, once they are read, what is in them."""
+"""Finds a data set: its root, which files are there, what pairs with what, and what is in them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
+from ..datasets import LAYOUTS
 from ..datasets.disk_layout import Cell, Layout
 from ..errors import ReservoirError
 from .file_facts import Facts, examine, glance
@@ -31,9 +32,9 @@ class Files:
 
     cell: Cell
     images: dict[str, Path]
-    labels: dict[str, Path]
-    raw: frozenset[str]
-    others: tuple[Path, ...]
+    labels: dict[str, Path] = field(default_factory=dict)
+    raw: frozenset[str] = frozenset()
+    others: tuple[Path, ...] = ()
     missing: tuple[str, ...] = ()
 
     @property
@@ -70,23 +71,45 @@ class Survey:
         return path.relative_to(self.root).as_posix()
 
 
+def check_root(root: Path, name: str) -> None:
+    """Refuse what is not the root of the named data set; tell the likely folder, or data set."""
+    layout = LAYOUTS[name]
+    if not root.exists():
+        raise ReservoirError(f"no folder {root}; {layout.download.format(root=root)}")
+    if layout.fits(root):
+        return
+    message = f"{root} is not the root of {layout.title} (no {' or '.join(layout.marks)} in it)"
+    if near := nearby(root, layout):
+        raise ReservoirError(f"{message}; did you mean {near}?")
+    for other_name, other in LAYOUTS.items():
+        if other.fits(root):
+            raise ReservoirError(
+                f"{root} is {other.title}, not {layout.title}: check it with {other_name!r}"
+            )
+    raise ReservoirError(f"{message}; {layout.download.format(root=root)}")
+
+
+def nearby(root: Path, layout: Layout) -> Path | None:
+    """The root of such a data set up to two levels above a folder, or one below it."""
+    above = list(root.absolute().parents)[:2]
+    below = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    return next((path for path in (*above, *below) if layout.fits(path)), None)
+
+
 def list_files(layout: Layout, root: Path) -> Survey:
     """Find the files of every cell."""
     listed = []
     for cell in layout.cells(root):
         if cell.files is not None:
-            listed.append(_named_files(cell, root))
+            there = {name: root / name for name in sorted(cell.files) if (root / name).is_file()}
+            missing = tuple(name for name in cell.files if name not in there)
+            listed.append(Files(cell, there, missing=missing))
             continue
-        folder = root / cell.images
-        images = _by_key(folder, layout.image_suffix)
-        labels, raw = {}, {}
-        if cell.labels is not None:
-            labels = _by_key(root / cell.labels, layout.label_suffix)
-            if layout.raw_label_suffix is not None:
-                raw = _by_key(root / cell.labels, layout.raw_label_suffix)
-        pictures = set(images.values())
-        others = tuple(path for path in _walk(folder) if path not in pictures)
-        listed.append(Files(cell, images, labels, frozenset(raw), others))
+        images = _by_key(root, cell.images, layout.image_suffix)
+        labels = _by_key(root, cell.labels, layout.label_suffix)
+        raw = _by_key(root, cell.labels, layout.raw_label_suffix)
+        others = set(_walk(root / cell.images)) - set(images.values())
+        listed.append(Files(cell, images, labels, frozenset(raw), tuple(sorted(others))))
     return Survey(layout, root, listed)
 
 
@@ -97,13 +120,10 @@ def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator
         survey: What `list_files` found.
         workers: Processes that decode.
         fast: Only ask for sizes.
-
-    Raises:
-        ReservoirError: If the system ends a process.
     """
-    jobs = [(path, False) for files in survey.cells for path in files.images.values()]
-    jobs += [(path, True) for files in survey.cells for path in files.labels.values()]
-    paths, are_labels = [path for path, _ in jobs], [is_label for _, is_label in jobs]
+    images = [path for files in survey.cells for path in files.images.values()]
+    labels = [path for files in survey.cells for path in files.labels.values()]
+    paths, are_labels = images + labels, [False] * len(images) + [True] * len(labels)
     with ExitStack() as stack:
         if fast:
             results = map(glance, paths)
@@ -125,18 +145,14 @@ def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator
     survey.decoded = not fast
 
 
-def _named_files(cell: Cell, root: Path) -> Files:
-    there = {name: root / name for name in sorted(cell.files) if (root / name).is_file()}
-    missing = tuple(name for name in cell.files if name not in there)
-    return Files(cell, there, {}, frozenset(), (), missing)
-
-
-def _by_key(folder: Path, suffix: str | tuple[str, ...]) -> dict[str, Path]:
-    if isinstance(suffix, tuple):  # nothing pairs with them; a name may come with two suffixes
-        paths = [path for path in _walk(folder) if path.name.endswith(suffix)]
-        return {path.relative_to(folder).as_posix(): path for path in paths}
+def _by_key(root: Path, part: str | None, suffix: str | tuple[str, ...] | None) -> dict[str, Path]:
+    if part is None or suffix is None:
+        return {}
+    folder = root / part
+    # Nothing pairs with files of several suffixes, and a name may come with two: it keeps them.
+    cut = suffix if isinstance(suffix, str) else ""
     return {
-        path.relative_to(folder).as_posix().removesuffix(suffix): path
+        path.relative_to(folder).as_posix().removesuffix(cut): path
         for path in _walk(folder)
         if path.name.endswith(suffix)
     }
@@ -144,10 +160,9 @@ def _by_key(folder: Path, suffix: str | tuple[str, ...]) -> dict[str, Path]:
 
 def _walk(folder: Path) -> list[Path]:
     """All files below a folder, sorted; hidden ones are left out, as mmengine does."""
-    paths = [
+    return sorted(
         Path(parent) / name
         for parent, _, names in os.walk(folder, followlinks=True)
         for name in names
         if not name.startswith(".")
-    ]
-    return sorted(paths)
+    )

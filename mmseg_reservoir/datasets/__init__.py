@@ -1,7 +1,7 @@
 """The published data sets, one file each: its constants, its layout on disk, and its reader.
 
 Readers go by the name of their data set in configs, layouts in tools/check_dataset.py. Those of
-segmentation are read by mmseg (`seg.datasets`), so only their layouts are here.
+segmentation are read by mmseg (`seg.datasets`), so `street_scenes` has only their layouts.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ from __future__ import annotations
 from functools import partial
 
 from ..options import Options, pick, register
-from . import acdc, ccc, cifar_c, cityscapes, domainnet, imagenet_c, minicity, pacs
-from .base import DomainSet, LabelledImages
+from . import ccc, cifar_c, domainnet, imagenet_c, pacs, street_scenes
+from .base import DomainSet, LabelledImages, SourceBatches
 from .ccc import CCC
 from .cifar_c import CifarC, cifar
-from .corrupted import Corrupted
-from .digits import corrupted_digits, digits
+from .digits import Corrupted, corrupted_digits, digits
 from .disk_layout import Layout
 from .domainnet import DomainNet126, domainnet_source
-from .image_folder import image_folder
 from .imagenet_c import ImageNetC
 from .pacs import PACS
-from .source_batches import SourceBatches
+from .pictures import image_folder
 
 LAYOUTS: dict[str, Layout] = {
-    "acdc": acdc.LAYOUT,
+    "acdc": street_scenes.ACDC,
     "ccc": ccc.LAYOUT,
     "cifar10c": cifar_c.LAYOUT_10,
     "cifar100c": cifar_c.LAYOUT_100,
-    "cityscapes": cityscapes.LAYOUT,
+    "cityscapes": street_scenes.CITYSCAPES,
     "domainnet126": domainnet.LAYOUT,
     "imagenetc": imagenet_c.LAYOUT,
-    "minicity": minicity.LAYOUT,
+    "minicity": street_scenes.MINICITY,
     "pacs": pacs.LAYOUT,
 }
 """What the checker knows, by name."""

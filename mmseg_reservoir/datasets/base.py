@@ -1,9 +1,9 @@
-"""What every data set offers: domains by name, and in each of them labelled images."""
+"""What every data set offers: domains by name, in each of them labelled images, and batches."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,14 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..options import suggest
 
+SEVERITIES = (1, 2, 3, 4, 5)
+
 
 class LabelledImages(ABC):
-    """The images of one domain. Nothing is decoded before :meth:`read` asks for it.
-
-    Attributes:
-        labels: The class of every image, int64.
-    """
+    """The images of one domain. Nothing is decoded before :meth:`read` asks for it."""
 
     labels: np.ndarray
+    """The class of every image, int64."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -37,12 +36,7 @@ class LabelledImages(ABC):
 
 
 class ArrayImages(LabelledImages):
-    """Images ``(n, H, W, 3)`` from 0 to 255: an array of bytes, such as a mapped ``.npy`` file.
-
-    Args:
-        pixels: The array, in memory or mapped; only what a batch needs is read.
-        labels: As many.
-    """
+    """Bytes ``(n, H, W, 3)``, such as a mapped ``.npy`` file; only what a batch needs is read."""
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
         if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
@@ -59,6 +53,38 @@ class ArrayImages(LabelledImages):
         return pixels.permute(0, 3, 1, 2).float().div_(255).contiguous()
 
 
+class SourceBatches:
+    """Batches of some source images; every pass over them has the same images in another order.
+
+    Args:
+        images: The images.
+        batch_size: As in the stream; what is left over is left out.
+        count: How many images to draw, 2000 in the paper; all if there are fewer.
+        seed: Of the draw and the orders.
+    """
+
+    def __init__(
+        self, images: LabelledImages, batch_size: int = 200, count: int = 2000, seed: int = 0
+    ) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.chosen = self._rng.permutation(len(images))[:count]
+        if not 1 <= batch_size <= len(self.chosen):
+            raise ReservoirError(
+                f"batch_size must be 1 to {len(self.chosen)}, the number of source images, got "
+                f"{batch_size}"
+            )
+        self.images = images
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return len(self.chosen) // self.batch_size
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        order = self._rng.permutation(self.chosen)
+        for start in range(0, len(self) * self.batch_size, self.batch_size):
+            yield self.images.batch(order[start : start + self.batch_size])
+
+
 class DomainSet(ABC):
     """A data set of several domains.
 
@@ -72,10 +98,7 @@ class DomainSet(ABC):
     classes: int
 
     def __init__(
-        self,
-        names: Sequence[str] | None,
-        published: Sequence[str],
-        severity: int | None = None,
+        self, names: Sequence[str] | None, published: Sequence[str], severity: int | None = None
     ) -> None:
         if isinstance(names, str):
             raise ReservoirError(f"the domains must be a list, got {names!r}: write [{names}]")
@@ -92,12 +115,7 @@ class DomainSet(ABC):
             check_severity(severity)
 
     def domain(self, name: str, severity: int | None = None) -> LabelledImages:
-        """The images of a domain.
-
-        Args:
-            name: One of ``names``.
-            severity: 1 to 5, where there are severities; by default the data set's own.
-        """
+        """The images of one of ``names``; by default of the data set's own severity."""
         if name not in self.names:
             raise ReservoirError(f"no domain {name!r} was asked for{suggest(name, self.names)}")
         if severity is not None:
@@ -117,5 +135,5 @@ class DomainSet(ABC):
 
 def check_severity(severity: int) -> None:
     """Refuse what is not 1 to 5."""
-    if severity not in (1, 2, 3, 4, 5):
+    if severity not in SEVERITIES:
         raise ReservoirError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")

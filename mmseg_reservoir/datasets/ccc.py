@@ -19,7 +19,7 @@ from ..errors import ReservoirError
 from .disk_layout import Cell, Layout
 from .imagenet_c import IMAGENET_CLASSES
 from .manifest import manifest_hash
-from .pictures import Preprocess
+from .pictures import Preprocess, list_folders
 from .shards import IMAGE, INFO, LABEL, MEND, list_shards, read_samples
 
 RUN = re.compile(r"baseline_(\d+)(?:\.0)?_transition.speed_(\d+)_seed_(\d+)")
@@ -38,31 +38,20 @@ def shards_of(speed: int) -> tuple[int, int]:
 
 def list_runs(root: Path) -> dict[Path, tuple[int, int, int]]:
     """The runs in a folder, sorted by name: baseline, speed and seed of each."""
-    folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    matches = {folder: RUN.fullmatch(folder.name) for folder in folders}
+    matches = {root / name: RUN.fullmatch(name) for name in list_folders(root)}
     return {folder: tuple(map(int, m.groups())) for folder, m in matches.items() if m}
 
 
-def _cells(root: Path) -> list[Cell]:
-    """One for each run that is there: nobody needs all 27."""
-    cells = []
-    for folder, (baseline, speed, seed) in list_runs(root).items():
-        shards, images = shards_of(speed)
-        packed = any(folder.glob("*.tar"))
-        cells.append(
-            Cell(
-                f"baseline{baseline}",
-                f"speed{speed}_seed{seed}",
-                images=folder.name,
-                expected=shards if packed else shards * images,
-            )
-        )
-    return cells
+def _cell(folder: Path, baseline: int, speed: int, seed: int) -> Cell:
+    shards, images = shards_of(speed)
+    expected = shards if any(folder.glob("*.tar")) else shards * images
+    return Cell(f"baseline{baseline}", f"speed{speed}_seed{seed}", folder.name, expected=expected)
 
 
 LAYOUT = Layout(
     title="CCC",
-    cells=_cells,
+    # One for each run that is there: nobody needs all 27.
+    cells=lambda root: [_cell(folder, *numbers) for folder, numbers in list_runs(root).items()],
     marks=("baseline_*_seed_*",),
     image_suffix=(".tar", ".input.jpg"),
     download=(
@@ -96,8 +85,7 @@ class CCC:
             0 hard.
         speed: Images between two steps of the transition: 1000, 2000 or 5000.
         run_seed: 43, 44 or 45.
-        crop: Images are 224 x 224 already; see `Preprocess`.
-        resize: See `Preprocess`.
+        crop, resize: See `Preprocess`; images are 224 x 224 already.
     """
 
     title = "CCC"

@@ -7,7 +7,6 @@ from 1 to 5 in turn, and ``labels.npy``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,32 +23,25 @@ PIXELS = 3 * 32 * 32
 """Bytes of an image."""
 
 
-def _cells(root: Path, classes: int) -> list[Cell]:
-    names = [("test", name) for name in CORRUPTIONS]
-    names += [("extra", name) for name in EXTRA_CORRUPTIONS]
-    pixels = Array((5 * IMAGES, 32, 32, 3), "uint8")
-    labels = Array((5 * IMAGES,), classes=classes)
-    return [
-        Cell("test", "labels", ".", files=("labels.npy",), expected=1, array=labels),
-        *(
-            Cell(
-                split,
-                name,
-                images=".",
-                expected=1,
-                needed=split == "test",
-                files=(f"{name}.npy",),
-                array=pixels,
-            )
-            for split, name in names
-        ),
-    ]
-
-
 def _layout(classes: int, record: str) -> Layout:
+    pixels = Array((5 * IMAGES, 32, 32, 3), "uint8")
+    arrays = {"labels": Array((5 * IMAGES,), classes=classes)}
+    arrays |= dict.fromkeys(CORRUPTIONS + EXTRA_CORRUPTIONS, pixels)
+    cells = [
+        Cell(
+            "extra" if name in EXTRA_CORRUPTIONS else "test",
+            name,
+            images=".",
+            expected=1,
+            needed=name not in EXTRA_CORRUPTIONS,
+            files=(f"{name}.npy",),
+            array=array,
+        )
+        for name, array in arrays.items()
+    ]
     return Layout(
         title=f"CIFAR-{classes}-C",
-        cells=partial(_cells, classes=classes),
+        cells=lambda root: cells,
         marks=("labels.npy",),
         image_suffix=".npy",
         download=(
@@ -89,8 +81,12 @@ class CifarC(DomainSet):
         self.title = f"CIFAR-{classes}-C"
         names = CORRUPTIONS if corruptions is None else corruptions
         super().__init__(names, CORRUPTIONS + EXTRA_CORRUPTIONS, severity)
-        self.limit = _check_limit(limit)
-        self.labels = self._labels()
+        if limit is not None and limit < 1:
+            raise ReservoirError(f"limit must be 1 or more, got {limit}")
+        self.limit = IMAGES if limit is None else limit
+        self._mend = f"see tools/check_dataset.py cifar{classes}c {self.root}"
+        self.labels = self._load("labels")
+        self._check_labels()
         for name in self.names:  # now, not at the tenth domain of a long run
             self._array(name)
 
@@ -99,53 +95,42 @@ class CifarC(DomainSet):
         part = slice(start, start + min(self.limit, IMAGES))
         return ArrayImages(self._array(name)[part], self.labels[part])
 
-    def _labels(self) -> np.ndarray:
-        labels = self._load(self.root / "labels.npy")
-        wanted = (5 * IMAGES,)
-        if labels.shape != wanted:
+    def _check_labels(self) -> None:
+        shape, wanted = self.labels.shape, (5 * IMAGES,)
+        if shape != wanted:
             raise ReservoirError(
-                f"{self.root / 'labels.npy'} has shape {labels.shape}, not {wanted}: {self._mend()}"
+                f"{self.root / 'labels.npy'} has shape {shape}, not {wanted}: {self._mend}"
             )
-        classes = np.unique(labels)
+        classes = np.unique(self.labels)
         if not np.array_equal(classes, np.arange(self.classes)):
             raise ReservoirError(
                 f"{self.root} is not {self.title}: its labels go from {classes[0]} to "
                 f"{classes[-1]}, {len(classes)} classes; choose the other data set, or another "
                 "folder"
             )
-        return labels
 
     def _array(self, name: str) -> np.ndarray:
-        path = self.root / f"{name}.npy"
-        pixels = self._load(path)
-        wanted = (5 * IMAGES, 32, 32, 3)
+        pixels, wanted = self._load(name), (5 * IMAGES, 32, 32, 3)
         if pixels.shape != wanted or pixels.dtype != np.uint8:
             raise ReservoirError(
-                f"{path} holds {pixels.dtype} {pixels.shape}, not uint8 {wanted}: {self._mend()}"
+                f"{self.root / name}.npy holds {pixels.dtype} {pixels.shape}, not uint8 {wanted}: "
+                f"{self._mend}"
             )
         return pixels
 
-    def _load(self, path: Path) -> np.ndarray:
+    def _load(self, name: str) -> np.ndarray:
+        path = self.root / f"{name}.npy"
         if not path.is_file():
             there = sorted(p.stem for p in self.root.glob("*.npy")) if self.root.is_dir() else []
             raise ReservoirError(
                 f"there is no {path}; {self.root} has {', '.join(there) or 'no .npy files'}: "
-                f"{self._mend()}"
+                f"{self._mend}"
             )
         try:
             # What np.load calls for a map; np.load itself takes any other file for a pickle.
             return open_memmap(path, "r")
         except (ValueError, OSError) as error:
-            raise ReservoirError(f"{path} is damaged ({error}): {self._mend()}") from error
-
-    def _mend(self) -> str:
-        return f"see tools/check_dataset.py cifar{self.classes}c {self.root}"
-
-
-def _check_limit(limit: int | None) -> int:
-    if limit is not None and limit < 1:
-        raise ReservoirError(f"limit must be 1 or more, got {limit}")
-    return IMAGES if limit is None else limit
+            raise ReservoirError(f"{path} is damaged ({error}): {self._mend}") from error
 
 
 def cifar(root: str | Path, classes: int = 10, train: bool = True) -> ArrayImages:

@@ -55,9 +55,7 @@ class DomainNet126(DomainSet):
         root: The folder with one folder per domain.
         domains: In order; by default all four.
         lists: The folder of the lists; by default the root.
-        resize: See `Preprocess`.
-        crop: Side of the square in the centre.
-        filter: Of resizing.
+        resize, crop, filter: See `Preprocess`.
     """
 
     title = "DomainNet-126"
@@ -81,25 +79,18 @@ class DomainNet126(DomainSet):
         }
 
     def _open(self, name: str, severity: int | None) -> FileImages:
-        names, labels = self.listed[name]
-        return FileImages(self.root, names, labels, self.preprocess)
+        return FileImages(self.root, *self.listed[name], self.preprocess)
 
 
 def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabelledImages:
-    """The images of one domain of DomainNet-126: those of its list, not of all 345 classes.
-
-    Args:
-        root: The folder with one folder per domain.
-        domain: Which.
-        **options: Of `DomainNet126`.
-    """
+    """The images of one domain of `DomainNet126`: those of its list, not of all 345 classes."""
     return DomainNet126(root, [domain], **options).domain(domain)
 
 
 def read_domain_list(path: Path) -> tuple[list[str], list[int]]:
     """Paths and labels of a list."""
     names, labels = [], []
-    for number, words in enumerate(read_list(path, "image list"), start=1):
+    for number, words in enumerate(read_list(path), start=1):
         # Names of files may hold spaces; the label is the last word.
         label = words[-1]
         if len(words) < 2 or not label.isdigit() or int(label) >= CLASSES:

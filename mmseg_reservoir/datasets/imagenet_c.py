@@ -38,25 +38,14 @@ IMAGES = 50_000
 """Of each corruption and severity."""
 IMAGENET_CLASSES = 1000
 
-
-def _cells(root: Path) -> list[Cell]:
-    # Severity 5 is what the streams of the paper use.
-    return [
-        Cell(
-            f"severity{severity}",
-            name,
-            images=f"{name}/{severity}",
-            expected=IMAGES,
-            needed=severity == 5,
-        )
-        for severity in (5, 4, 3, 2, 1)
-        for name in CORRUPTIONS
-    ]
-
-
 LAYOUT = Layout(
     title="ImageNet-C",
-    cells=_cells,
+    # Severity 5 is what the streams of the paper use.
+    cells=lambda root: [
+        Cell(f"severity{level}", name, f"{name}/{level}", expected=IMAGES, needed=level == 5)
+        for level in (5, 4, 3, 2, 1)
+        for name in CORRUPTIONS
+    ],
     marks=("gaussian_noise/5",),
     image_suffix=".JPEG",
     size=(224, 224),
@@ -75,9 +64,7 @@ class ImageNetC(DomainSet):
         corruptions: Domains, in order; by default the fifteen of the benchmark.
         severity: 1 to 5.
         image_list: Text file that names the images to use; None for all.
-        resize: None, as the published files have their size already; see `Preprocess`.
-        crop: Side of the square in the centre.
-        filter: Of resizing.
+        resize, crop, filter: See `Preprocess`; the published files have their size already.
         classes: How many class folders there must be, whose sorted names give the labels.
     """
 
@@ -131,12 +118,11 @@ class ImageNetC(DomainSet):
 
 def _read_names(path: Path) -> list[str]:
     """The first words of the lines, so that lists with labels behind the names do as well."""
-    if not path.is_file():
-        raise ReservoirError(
-            f"there is no image list {path}: get imagenet_test_image_ids.txt, which is in "
-            "RobustBench's repository, or set data.image_list=None for all images"
-        )
-    names = [words[0] for words in read_list(path, "image list")]
+    mend = (
+        "get imagenet_test_image_ids.txt, which is in RobustBench's repository, or set "
+        "data.image_list=None for all images"
+    )
+    names = [words[0] for words in read_list(path, mend)]
     bad = next((name for name in names if name.count("/") != 1), None)
     if not names or bad is not None:
         raise ReservoirError(

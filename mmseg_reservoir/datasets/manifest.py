@@ -47,11 +47,9 @@ def describe_loader(loader: Any) -> dict[str, Any]:
     labels = [str(sample["seg_map_path"]) for sample in samples if sample.get("seg_map_path")]
     files = [path for path in (*images, *labels) if Path(path).is_file()]
     in_order = getattr(loader.sampler, "shuffle", None) is False and images == sorted(images)
-    manifest = manifest_hash(files, _root(dataset, files)) if files else None
+    manifest = None
+    if files:
+        # The data set's own root, or else the deepest folder that holds all files.
+        own = getattr(dataset, "data_root", None)
+        manifest = manifest_hash(files, own or os.path.commonpath(map(os.path.dirname, files)))
     return {"images": len(images), "manifest": manifest, "sorted": in_order}
-
-
-def _root(dataset: Any, files: list[str]) -> str:
-    """The data set's own root, or else the deepest folder that holds all files."""
-    root = getattr(dataset, "data_root", None)
-    return root or os.path.commonpath([os.path.dirname(path) for path in files])

@@ -18,14 +18,9 @@ IMAGES = {"photo": 1670, "art_painting": 2048, "cartoon": 2344, "sketch": 3929}
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 """In the order of the labels."""
 
-
-def _cells(root: Path) -> list[Cell]:
-    return [Cell("all", name, images=name, expected=count) for name, count in IMAGES.items()]
-
-
 LAYOUT = Layout(
     title="PACS",
-    cells=_cells,
+    cells=lambda root: [Cell("all", name, name, expected=count) for name, count in IMAGES.items()],
     marks=tuple(IMAGES),
     image_suffix=(".jpg", ".jpeg", ".png"),
     unique=False,
@@ -42,9 +37,7 @@ class PACS(DomainSet):
     Args:
         root: The folder with one folder per domain.
         domains: In order; by default all four.
-        resize: See `Preprocess`.
-        crop: Side of the square in the centre.
-        filter: Of resizing.
+        resize, crop, filter: See `Preprocess`.
     """
 
     title = "PACS"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +40,7 @@ class Preprocess:
             raise ReservoirError(f"filter must be {' or '.join(FILTERS)}, got {self.filter!r}")
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
-        """Decode one picture: ``(3, H, W)``, floats in [0, 1].
-
-        Args:
-            file: Path or open file.
-            name: What to call it in messages.
-        """
+        """Decode one picture, which messages call ``name``: ``(3, H, W)``, floats in [0, 1]."""
         try:
             with Image.open(file) as image:
                 image = self._sized(image.convert("RGB"))
@@ -65,7 +61,7 @@ class Preprocess:
             size = tuple(max(1, int(self.resize * side / short)) for side in image.size)
         else:
             size = (self.resize[1], self.resize[0])
-        return image if size == image.size else image.resize(size, FILTERS[self.filter])
+        return image.resize(size, FILTERS[self.filter])
 
     def _cropped(self, image: Image.Image, name: str) -> Image.Image:
         if self.crop is None or image.size == (self.crop, self.crop):
@@ -81,14 +77,7 @@ class Preprocess:
 
 
 class FileImages(LabelledImages):
-    """Decodes files when a batch asks for them.
-
-    Args:
-        root: The folder that the names are relative to.
-        names: The files.
-        labels: The class of each.
-        preprocess: How to decode.
-    """
+    """Decodes files when a batch asks for them; their names are relative to the root."""
 
     def __init__(
         self, root: Path, names: Sequence[str], labels: Sequence[int], preprocess: Preprocess
@@ -111,13 +100,19 @@ class FileImages(LabelledImages):
         return torch.stack(images)
 
 
-def list_images(folder: Path) -> list[str]:
-    """The images directly in a folder, sorted by name."""
-    return sorted(
-        path.name
-        for path in folder.iterdir()
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
+def image_folder(
+    root: str | Path,
+    resize: int | tuple[int, int] | None = 256,
+    crop: int | None = 224,
+    filter: str = "bilinear",
+) -> FileImages:
+    """``CLASS/*.JPEG``, such as the training or validation images of ImageNet.
+
+    Labels are the places of the folders in the order of their names.
+    """
+    root = Path(root)
+    names, labels = list_classes(root, list_folders(root))
+    return FileImages(root, names, labels, Preprocess(resize, crop, filter))
 
 
 def list_folders(folder: Path) -> list[str]:
@@ -131,15 +126,16 @@ def list_classes(folder: Path, classes: Sequence[str]) -> tuple[list[str], list[
     """Names ``CLASS/IMAGE`` and labels, the places of the classes, of all images in a folder."""
     names, labels = [], []
     for label, name in enumerate(classes):
-        images = [f"{name}/{image}" for image in list_images(folder / name)]
-        names += images
-        labels += [label] * len(images)
+        for image in sorted(os.listdir(folder / name)):
+            if image.lower().endswith(SUFFIXES) and not image.startswith("."):
+                names.append(f"{name}/{image}")
+                labels.append(label)
     return names, labels
 
 
-def read_list(path: Path, what: str) -> list[list[str]]:
-    """The lines of a text file, split into words; empty ones are left out."""
+def read_list(path: Path, mend: str = "check the path") -> list[list[str]]:
+    """The lines of a list of images, split into words; empty ones are left out."""
     if not path.is_file():
-        raise ReservoirError(f"there is no {what} {path}: check the path")
+        raise ReservoirError(f"there is no image list {path}: {mend}")
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line.split() for line in lines if line.strip()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from ..errors import ReservoirError
@@ -44,16 +45,13 @@ def read_samples(shard: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
 
     Neighbouring files that have the same name before the first dot belong together.
     """
-    current, parts = None, {}
-    for file, data in _tar_files(shard) if shard.suffix == ".tar" else _folder_files(shard):
-        name, _, part = file.partition(".")
-        if name != current and current is not None:
-            yield current, _complete(current, parts, shard)
-            parts = {}
-        current = name
-        parts[part] = data
-    if current is not None:
-        yield current, _complete(current, parts, shard)
+    files = _tar_files(shard) if shard.suffix == ".tar" else _folder_files(shard)
+    for name, group in groupby(files, key=lambda file: file[0].partition(".")[0]):
+        parts = {file.partition(".")[2]: data for file, data in group}
+        missing = [part for part in NEEDED if part not in parts]
+        if missing:
+            raise ReservoirError(f"{shard} has no {name}.{missing[0]}: {MEND}")
+        yield name, parts
 
 
 def tar_fault(path: Path) -> str | None:
@@ -69,19 +67,17 @@ def tar_fault(path: Path) -> str | None:
         return f"is no whole archive: {error}"
     if not _is_closed(path):
         return "is truncated"
-    for sample, parts in samples.items():
-        for part in NEEDED:
-            if part not in parts:
-                return f"has no {sample}.{part}"
+    missing = [f"{name}.{part}" for name in samples for part in NEEDED if part not in samples[name]]
+    if missing:
+        return f"has no {missing[0]}"
     return None if samples else "holds no samples"
 
 
 def _is_closed(path: Path) -> bool:
     """Whether an archive has its end; `tarfile` stops without a word where a file breaks off."""
-    size = path.stat().st_size
     with path.open("rb") as file:
-        file.seek(-min(END, size), 2)
-        return size >= END and not file.read().strip(b"\0")
+        file.seek(max(0, path.stat().st_size - END))
+        return file.read() == bytes(END)
 
 
 def _tar_files(shard: Path) -> Iterator[tuple[str, bytes]]:
@@ -105,10 +101,3 @@ def _folder_files(shard: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(shard.iterdir(), key=by_number):
         if path.is_file() and not path.name.startswith("."):
             yield path.name, path.read_bytes()
-
-
-def _complete(name: str, parts: dict[str, bytes], shard: Path) -> dict[str, bytes]:
-    missing = [part for part in NEEDED if part not in parts]
-    if missing:
-        raise ReservoirError(f"{shard} has no {name}.{missing[0]}: {MEND}")
-    return parts

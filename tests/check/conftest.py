@@ -8,11 +8,11 @@ import pytest
 
 from mmseg_reservoir.check.checks import check_all
 from mmseg_reservoir.check.survey import list_files, read_files
-from mmseg_reservoir.datasets import acdc
+from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.disk_layout import Cell
 
 SMALL = replace(
-    acdc.LAYOUT,
+    LAYOUTS["acdc"],
     cells=lambda root: (
         [
             Cell("train", c, f"rgb_anon/{c}/train", f"gt/{c}/train", expected=2)

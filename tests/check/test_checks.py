@@ -8,7 +8,7 @@ import pytest
 
 from mmseg_reservoir.check import findings
 from mmseg_reservoir.check.checks import array_fault, label_fault
-from mmseg_reservoir.datasets import acdc
+from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.disk_layout import Array
 
 
@@ -153,7 +153,7 @@ def test_twins_within_a_condition_are_left_alone(small):
 
 @pytest.mark.parametrize("values", [(0,), (18,), tuple(range(19)), (3, 255)])
 def test_train_ids_are_fine(values):
-    assert label_fault(values, acdc.LAYOUT) is None
+    assert label_fault(values, LAYOUTS["acdc"]) is None
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_train_ids_are_fine(values):
     ],
 )
 def test_mistakes_are_told_apart(values, kind, text):
-    assert label_fault(values, acdc.LAYOUT) == (kind, text)
+    assert label_fault(values, LAYOUTS["acdc"]) == (kind, text)
 
 
 def test_arrays():

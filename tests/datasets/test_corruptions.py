@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from mmseg_reservoir.datasets import corruptions
-from mmseg_reservoir.datasets.corruptions import CORRUPTIONS, SEVERITIES, corrupt
+from mmseg_reservoir.datasets.base import SEVERITIES
+from mmseg_reservoir.datasets.corruptions import CORRUPTIONS, corrupt
 from mmseg_reservoir.errors import ReservoirError
 
 

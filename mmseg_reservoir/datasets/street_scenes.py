@@ -1,0 +1,105 @@
+"""The street scenes of segmentation, which mmseg reads: only their layouts are here.
+
+ACDC has 4006 images of fog, night, rain and snow (Sakaridis et al., ICCV 2021). Cityscapes (Cordts
+et al., CVPR 2016) is the source domain; a reservoir needs only its images. MiniCity is what
+tools/make_minicity.py writes in ACDC's folders.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import ReservoirError
+from ..minicity.scene import COLUMNS, ROWS
+from ..minicity.writer import MANIFEST
+from .disk_layout import Cell, Layout
+
+ACDC_IMAGES = {
+    (split, condition): count
+    for split, count in (("train", 400), ("val", 100), ("test", 500))
+    for condition in ("fog", "night", "rain", "snow")
+} | {("val", "night"): 106}
+CITYSCAPES_IMAGES = {("train", "clear"): 2975, ("val", "clear"): 500, ("test", "clear"): 1525}
+
+
+def _cells(counts: Mapping[tuple[str, str], int], images: str, labels: str) -> list[Cell]:
+    """What was published; there are no labels of the test, those in Cityscapes are blank."""
+    return [
+        Cell(
+            split,
+            condition,
+            images=images.format(split=split, condition=condition),
+            labels=None if split == "test" else labels.format(split=split, condition=condition),
+            expected=count,
+            needed=split == "train",
+        )
+        for (split, condition), count in counts.items()
+    ]
+
+
+def _minicity_cells(root: Path) -> list[Cell]:
+    """What the data set says of itself: its size is up to the user."""
+    try:
+        counts = json.loads((root / MANIFEST).read_text(encoding="utf-8"))["counts"]
+        return [
+            Cell(
+                split, condition, f"rgb_anon/{condition}/{split}", f"gt/{condition}/{split}", count
+            )
+            for condition, splits in counts.items()
+            for split, count in splits.items()
+            if count > 0
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReservoirError(
+            f"{root / MANIFEST} is damaged ({type(error).__name__}: {error}): move {root} away "
+            "and write the data set again with tools/make_minicity.py"
+        ) from error
+
+
+ACDC = Layout(
+    title="ACDC",
+    # {split}_ref holds the same places in clear weather: not part of the stream, not looked at.
+    cells=lambda root: _cells(
+        ACDC_IMAGES, "rgb_anon/{condition}/{split}", "gt/{condition}/{split}"
+    ),
+    marks=("rgb_anon",),
+    never=(MANIFEST,),
+    image_suffix="_rgb_anon.png",
+    label_suffix="_gt_labelTrainIds.png",
+    raw_label_suffix="_gt_labelIds.png",
+    size=(1080, 1920),
+    download=(
+        "get rgb_anon_trainvaltest.zip and gt_trainval.zip from acdc.vision.ee.ethz.ch and unzip "
+        "both, so that {root} holds rgb_anon/CONDITION/SPLIT/SEQUENCE and gt/CONDITION/SPLIT/..."
+    ),
+    make_labels="gt_trainval.zip has *_gt_labelTrainIds.png too: unzip it again, whole",
+)
+CITYSCAPES = Layout(
+    title="Cityscapes",
+    cells=lambda root: _cells(CITYSCAPES_IMAGES, "leftImg8bit/{split}", "gtFine/{split}"),
+    marks=("leftImg8bit",),
+    image_suffix="_leftImg8bit.png",
+    label_suffix="_gtFine_labelTrainIds.png",
+    raw_label_suffix="_gtFine_labelIds.png",
+    size=(1024, 2048),
+    labels_needed=False,
+    download=(
+        "get leftImg8bit_trainvaltest.zip (for labels also gtFine_trainvaltest.zip) from "
+        "www.cityscapes-dataset.com and unzip, so that {root} holds leftImg8bit/SPLIT/CITY"
+    ),
+    make_labels=(
+        "pip install cityscapesscripts, then CITYSCAPES_DATASET={root} csCreateTrainIdLabelImgs "
+        "(it reads gtFine/*/*/*_polygons.json)"
+    ),
+)
+MINICITY = Layout(
+    title="MiniCity",
+    cells=_minicity_cells,
+    marks=(MANIFEST,),
+    image_suffix="_rgb_anon.png",
+    label_suffix="_gt_labelTrainIds.png",
+    size=(ROWS, COLUMNS),
+    download="write it again: python tools/make_minicity.py {root} --overwrite",
+)
