@@ -12,7 +12,7 @@ import yaml
 
 from ..errors import ReservoirError
 from ..files import shipped
-from .tables import by_domain, make_table
+from .tables import by_domain, make_table, mean_by_visit
 
 METAFILE = "metafile.yaml"
 _METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
@@ -42,8 +42,7 @@ class Row:
     @property
     def visits(self) -> list[int]:
         """The visits that are published for every domain."""
-        common = set.intersection(*(set(row) for row in self.scores.values()))
-        return sorted(common)
+        return sorted(set.intersection(*map(set, self.scores.values())))
 
     def mean(self, visit: int) -> float:
         """Mean over the domains at a visit (not itself in the paper's table)."""
@@ -80,10 +79,10 @@ def find_row(
     if not config:
         return None
     metafile = _find_metafile(Path(config).parent.resolve())
-    for found in load_rows(metafile) if metafile else []:
-        same = (found.config, found.row) == (Path(config).name, row)
-        if same and found.scores and found.stream in (None, stream):
-            return found
+    for published in load_rows(metafile) if metafile else []:
+        same = (published.config, published.row) == (Path(config).name, row)
+        if same and published.scores and published.stream in (None, stream):
+            return published
     return None
 
 
@@ -116,8 +115,8 @@ def _to_rows(model: Mapping[str, Any]) -> list[Row]:
     by_stream: dict[str | None, dict[str, dict[int, float]]] = {}
     for result in model.get("Results") or []:
         domain = result["Dataset"].split()[-1]  # "ACDC fog"
-        found = {_METRIC.fullmatch(name): value for name, value in result["Metrics"].items()}
-        scores = {int(name[1]): float(value) for name, value in found.items() if name}
+        matches = ((_METRIC.fullmatch(name), value) for name, value in result["Metrics"].items())
+        scores = {int(match[1]): float(value) for match, value in matches if match}
         by_stream.setdefault(result.get("Stream"), {})[domain] = scores
     config = Path(model["Config"]).name
     return [
@@ -133,7 +132,7 @@ def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None
     """
     ours = by_domain(visits)
     if set(row.scores) == {_MEAN}:
-        ours = {_MEAN: [sum(c) / len(c) for c in zip(*ours.values(), strict=False)]}
+        ours = {_MEAN: mean_by_visit(ours)}
     domains = [domain for domain in row.scores if domain in ours]
     if not domains:
         return None
