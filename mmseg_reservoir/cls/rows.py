@@ -33,7 +33,9 @@ def choose_row(config: Options, name: str | None, with_reservoir: bool = False) 
     """
     options = copy.deepcopy(dict(config))
     rows, plug_in = (options.pop(key, None) or {} for key in KEYS)
-    own = _method_of(config)
+    method = config.get("method")
+    # The method of a table has no type, only an optimizer.
+    own = method.get("type") if isinstance(method, Mapping) else method
     if name is not None:
         _check_name(name, rows, own)
         row = rows.get(name) or {}
@@ -48,20 +50,9 @@ def choose_row(config: Options, name: str | None, with_reservoir: bool = False) 
 
 
 def row_label(name: str | None, options: Options) -> str | None:
-    """What records and metafiles call a row: ``"eata"``, ``"eata_reservoir"``; None for none.
-
-    Args:
-        name: The row.
-        options: Those of the run.
-    """
+    """What records and metafiles call a row: ``"eata"``, ``"eata_reservoir"``; None for none."""
     plug_in = name is not None and options.get("reservoir") is not None
     return f"{name}_reservoir" if plug_in else name
-
-
-def _method_of(config: Options) -> str | None:
-    """The method that the config itself names; that of a table has only an optimizer."""
-    method = config.get("method")
-    return method.get("type") if isinstance(method, Mapping) else method
 
 
 def _check_name(name: str, rows: Options, own: str | None) -> None:
@@ -70,10 +61,10 @@ def _check_name(name: str, rows: Options, own: str | None) -> None:
             f"the config has its own method, {own!r}: leave --method out, or make it a row, "
             f"rows=dict({own}=dict(method=dict(...)))"
         )
-    known = {*rows, *table("method")}
-    if name not in known:
+    valid = {*rows, *table("method")}
+    if name not in valid:
         shown = f"; rows: {', '.join(rows)}" if rows else ""
-        raise ReservoirError(f"there is no method {name!r}{suggest(name, known)}{shown}")
+        raise ReservoirError(f"there is no method {name!r}{suggest(name, valid)}{shown}")
 
 
 def _merge(base: Options, over: Options) -> dict[str, Any]:

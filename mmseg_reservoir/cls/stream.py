@@ -121,8 +121,8 @@ class Stream(ABC):
         digest = hashlib.sha256()
         images = batches = 0
         for step in self.plan():
-            about = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
-            digest.update(about.encode("utf-8"))
+            heading = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
+            digest.update(heading.encode("utf-8"))
             digest.update(np.asarray(step.indices, "<i8").tobytes())
             images += len(step.indices)
             batches += 1
@@ -159,17 +159,16 @@ class Stream(ABC):
     ) -> list[PlannedBatch]:
         """The batches of one pass over one domain."""
         key = (round if self.shuffle == "visit" else 0, self.data.names.index(domain), position)
-        order = self._order(self._images(domain, severity).labels, key)
+        labels, rng = self._images(domain, severity).labels, self._rng(*key)
+        if self.correlation is not None:
+            order = orders.correlated(labels, self.correlation, rng)
+        elif self.shuffle == "never":
+            order = np.arange(len(labels))
+        else:
+            order = rng.permutation(len(labels))
         starts = range(0, len(order), self.batch_size)
         parts = [order[start : start + self.batch_size] for start in starts]
         return [PlannedBatch(domain, round, part, severity) for part in parts]
-
-    def _order(self, labels: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
-        if self.correlation is not None:
-            return orders.correlated(labels, self.correlation, self._rng(*key))
-        if self.shuffle == "never":
-            return np.arange(len(labels))
-        return self._rng(*key).permutation(len(labels))
 
     def _read(self, index: int, step: PlannedBatch) -> StreamBatch:
         images, labels = self._images(step.domain, step.severity).batch(step.indices)

@@ -9,12 +9,7 @@ from .summary import Group
 
 
 def plot_curves(panels: Mapping[str, Mapping[str, Group]], path: Path) -> None:
-    """One panel per family of runs, one curve per run: the mean over the domains by visit.
-
-    Args:
-        panels: By title, the groups of a panel by label.
-        path: The PNG file to write.
-    """
+    """One panel by its title, in it one curve by its label: the mean over the domains by visit."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.6 * len(panels), 3.6), layout="constrained")

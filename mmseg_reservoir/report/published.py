@@ -69,12 +69,9 @@ def load_rows(metafile: str | Path) -> list[Row]:
 def find_row(
     config: str | Path | None, stream: str | None = None, row: str | None = None
 ) -> Row | None:
-    """The published row of a config file; None if it has none.
+    """The published row of a config file, seen from the current folder; None if it has none.
 
-    Args:
-        config: The file, as seen from the current folder.
-        stream: On which stream, by its `stream_name`; rows that name none go with any.
-        row: Which row of the config, where that is a table.
+    Rows that name no stream go with any `stream_name`; ``row`` is that of a config that is a table.
     """
     if not config:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,9 +45,7 @@ def _read(file: Path) -> Results:
 
 def _written(results: Results) -> dict[str, Any]:
     """What a config says that can change a number, without the seed, by dotted names."""
-    config = copy.deepcopy(dict(results["config"]))
-    for key in _IRRELEVANT:
-        config.pop(key, None)
+    config = {k: v for k, v in results["config"].items() if k not in _IRRELEVANT}
     config["randomness"] = {
         k: v for k, v in (config.get("randomness") or {}).items() if k != "seed"
     }

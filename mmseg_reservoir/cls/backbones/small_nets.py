@@ -9,9 +9,7 @@ from torch import Tensor, nn
 class SmallConvNet(nn.Module):
     """Four convolutions, each with BatchNorm, and the mean over the picture: 66 k parameters.
 
-    Args:
-        width: Channels of the first convolution.
-        classes: Of the data set.
+    The first convolution has ``width`` channels.
     """
 
     def __init__(self, width: int = 16, classes: int = 10) -> None:
@@ -51,13 +49,8 @@ class TransformerBlock(nn.Module):
 class SmallViT(nn.Module):
     """A vision transformer (Dosovitskiy et al., ICLR 2021) whose parts have timm's names.
 
-    Args:
-        side: Of the images.
-        patch: Side of the squares that become tokens.
-        dim: Size of a token.
-        depth: Blocks.
-        heads: Of the attention.
-        classes: Of the data set.
+    Images of ``side`` x ``side`` are cut into squares of ``patch`` x ``patch``, which become tokens
+    of ``dim`` numbers.
     """
 
     def __init__(

@@ -29,13 +29,7 @@ SEED = 0
 
 
 def trained_net(name: str, pretrained: bool = False, checkpoint: str | None = None) -> nn.Module:
-    """One of `NETS`.
-
-    Args:
-        name: Which.
-        pretrained: Take the weights that come with this project.
-        checkpoint: A file with other weights.
-    """
+    """One of `NETS`; ``pretrained`` are the weights that come with this project."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         net = NETS[name]()
@@ -45,12 +39,7 @@ def trained_net(name: str, pretrained: bool = False, checkpoint: str | None = No
 
 
 def train_net(name: str, **changes: Any) -> nn.Module:
-    """Train one of `NETS` on the digits.
-
-    Args:
-        name: Which.
-        **changes: Of its recipe.
-    """
+    """Train one of `NETS` on the digits, by its recipe with ``changes``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         net = NETS[name]()
@@ -61,7 +50,7 @@ def train_net(name: str, **changes: Any) -> nn.Module:
 
 def write_net(net: nn.Module, name: str, folder: str | Path) -> Path:
     """Store a network of :func:`train_net` as it is shipped, with its recipe."""
-    about = {
+    origin = {
         "net": name,
         "data": "scikit-learn's digits, less the 200 of the stream",
         "recipe": {**RECIPES[name], "seed": SEED},
@@ -69,7 +58,7 @@ def write_net(net: nn.Module, name: str, folder: str | Path) -> Path:
         "torch": torch.__version__,
     }
     path = Path(folder) / f"{name}.safetensors"
-    return write_tensors(path, net.state_dict(), {"about": json.dumps(about)})
+    return write_tensors(path, net.state_dict(), {"about": json.dumps(origin)})
 
 
 def train(
@@ -82,13 +71,8 @@ def train(
 ) -> None:
     """Cross-entropy, AdamW, one cycle of the learning rate; draws from torch's generator.
 
-    Args:
-        net: The network.
-        data: What to learn from.
-        epochs: How often.
-        lr: The largest learning rate.
-        batch_size: Images of a step.
-        shift: Move each batch by up to so many pixels, sideways and up or down.
+    The largest learning rate is ``lr``; each batch is moved by up to ``shift`` pixels, sideways and
+    up or down.
     """
     images, labels = data.batch(range(len(data)))
     steps = max(1, epochs * len(data) // batch_size)

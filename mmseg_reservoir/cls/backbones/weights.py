@@ -17,11 +17,7 @@ NORMALISATION = {"mu", "sigma", "mean", "std"}
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:
-    """Fill a network from a ``.pt``, ``.pth`` or ``.safetensors`` file.
-
-    Args:
-        net: The network; its names are those of the file, up to prefixes.
-        path: The file. A pickle in it is read with torch's allow-list only.
+    """Fill a network from a ``.pt``, ``.pth`` or ``.safetensors`` file; prefixes may differ.
 
     Raises:
         ReservoirError: If the file cannot be read safely, or does not fill the network exactly.
@@ -51,13 +47,12 @@ def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def fill(net: nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> None:
     """Load weights; everything must fit except counters that old versions of torch had not."""
-    wanted = net.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     faults = [
-        *(f"{n} is missing" for n in shapes if n not in found and not _is_counter(n)),
-        *(f"{n} has no place" for n in found if n not in shapes and not _is_counter(n)),
-        *(f"{n} is {found[n]}, not {s}" for n, s in shapes.items() if found.get(n, s) != s),
+        *(f"{n} is missing" for n in wanted if n not in given and not _is_counter(n)),
+        *(f"{n} has no place" for n in given if n not in wanted and not _is_counter(n)),
+        *(f"{n} is {given[n]}, not {s}" for n, s in wanted.items() if given.get(n, s) != s),
     ]
     if faults:
         raise ReservoirError(
@@ -65,7 +60,7 @@ def fill(net: nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> Non
             f"{'; '.join(faults[:3])}{'; ...' * (len(faults) > 3)}): use the backbone, and the "
             "number of classes, that it was trained with"
         )
-    net.load_state_dict({n: t for n, t in weights.items() if n in shapes}, strict=False)
+    net.load_state_dict({n: t for n, t in weights.items() if n in wanted}, strict=False)
 
 
 def _is_counter(name: str) -> bool:
