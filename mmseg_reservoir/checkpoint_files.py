@@ -27,11 +27,7 @@ _DTYPES = (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_)
 
 
 def read_weights(path: str | os.PathLike) -> dict[str, Tensor]:
-    """The weights in a ``.pth``, ``.pt`` or ``.safetensors`` file, on the CPU.
-
-    Raises:
-        ReservoirError: If the file cannot be read safely, or holds no weights.
-    """
+    """The weights in a file, on the CPU: :func:`find_weights` of :func:`read_checkpoint`."""
     return find_weights(read_checkpoint(path), path)
 
 

@@ -65,7 +65,8 @@ class SourceStream:
                 self.batch_size = len(images)
             waiting.append(images)
             if sum(map(len, waiting)) >= self.batch_size:
-                parts = list(torch.cat(waiting).split(self.batch_size))
+                images = waiting[0] if len(waiting) == 1 else torch.cat(waiting)
+                parts = list(images.split(self.batch_size))
                 waiting = [parts.pop()] if len(parts[-1]) < self.batch_size else []
                 yield from (part.to(self.device) for part in parts)
         if waiting:

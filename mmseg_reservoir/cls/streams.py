@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count, islice, product
 from typing import Any, ClassVar
 
 import torch
@@ -30,9 +30,8 @@ class RecurringStream(Stream):
     kind: ClassVar[str] = "csc"
 
     def plan(self) -> Iterator[PlannedBatch]:
-        for round in range(1, self.rounds + 1):
-            for domain in self.data.names:
-                yield from self._visit(round, domain)
+        for round, domain in product(range(1, self.rounds + 1), self.data.names):
+            yield from self._visit(round, domain)
 
 
 @register("stream", "cdc")
@@ -107,10 +106,9 @@ class GradualStream(Stream):
             check_severity(severity)
 
     def plan(self) -> Iterator[PlannedBatch]:
-        for round in range(1, self.rounds + 1):
-            for domain in self.data.names:
-                for position, severity in enumerate(self.severities):
-                    yield from self._visit(round, domain, severity, position)
+        for round, domain in product(range(1, self.rounds + 1), self.data.names):
+            for position, severity in enumerate(self.severities):
+                yield from self._visit(round, domain, severity, position)
 
     def _options(self) -> dict[str, Any]:
         return {"severities": list(self.severities)}

@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .tables import (
-    Results,
-    make_table,
-    metric_of,
-    routing_purity,
-    score_cells,
-    scores_by_domain,
-)
+from .tables import Results, make_table, metric_of, routing_purity, score_cells, scores_by_domain
 
 
 def comparison_table(runs: Mapping[str, Results]) -> str:

@@ -71,27 +71,22 @@ def find_row(
 ) -> Row | None:
     """The published row of a config file, seen from the current folder; None if it has none.
 
+    Its metafile is the one beside it, or that of the folder of the same name which comes with us.
     Rows that name no stream go with any `stream_name`; ``row`` is that of a config that is a table.
     """
     if not config:
         return None
-    metafile = _find_metafile(Path(config).parent.resolve())
+    folder = Path(config).parent.resolve()
+    metafile: Path | None = folder / METAFILE
+    # A record may come from another machine, or be read from another folder than it was made in.
+    if not metafile.is_file():
+        ours = sorted(shipped("configs").rglob(METAFILE))
+        metafile = next((file for file in ours if file.parent.name == folder.name), None)
     for published in load_rows(metafile) if metafile else []:
         same = (published.config, published.row) == (Path(config).name, row)
         if same and published.scores and published.stream in (None, stream):
             return published
     return None
-
-
-def _find_metafile(folder: Path) -> Path | None:
-    """The metafile in a folder of configs, or in the folder of that name which comes with us.
-
-    A record may come from another machine, or be read from another folder than it was made in.
-    """
-    if (folder / METAFILE).is_file():
-        return folder / METAFILE
-    ours = sorted(shipped("configs").rglob(METAFILE))
-    return next((file for file in ours if file.parent.name == folder.name), None)
 
 
 def row_of(results: Mapping[str, Any]) -> Row | None:

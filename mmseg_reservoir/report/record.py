@@ -143,9 +143,7 @@ class RunRecord:
     def finish(self, updates: Mapping[str, int], **more: Any) -> dict[str, Any]:
         """Mark the record as complete and write it; returns what ``results.json`` says.
 
-        Args:
-            updates: The method's counts.
-            **more: What else is known only at the end.
+        The updates are the method's counts, ``more`` is what else is known only at the end.
         """
         self._end = {"updates": dict(updates), **more}
         self.write()
@@ -165,8 +163,7 @@ class RunRecord:
     def write(self, every: float = 0.0) -> None:
         """Write ``results.json`` with everything and ``results.csv`` with one row per visit.
 
-        Args:
-            every: Leave it if that was done less than so many seconds ago.
+        Not if that was done less than ``every`` seconds ago.
         """
         if time.monotonic() - self._written < every:
             return

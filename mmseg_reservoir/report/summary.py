@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
@@ -87,14 +87,14 @@ class Group:
     @property
     def k(self) -> Statistic:
         """Experts at the end."""
-        return self._over_runs(lambda results: results["routes"][-1]["k"])
+        return Statistic.of([results["routes"][-1]["k"] for results in self.runs.values()])
 
     @property
     def purity(self) -> Statistic | None:
         """Routing purity; None without a reservoir."""
         if not next(iter(self.runs.values()))["reservoir"]:
             return None
-        return self._over_runs(lambda results: routing_purity(results["routes"]))
+        return Statistic.of([routing_purity(run["routes"]) for run in self.runs.values()])
 
     @property
     def milliseconds(self) -> Statistic | None:
@@ -104,9 +104,6 @@ class Group:
             for results in self.runs.values()
         ]
         return Statistic.of([1000 * mean(s) for s in seconds]) if all(seconds) else None
-
-    def _over_runs(self, measure: Callable[[Results], float]) -> Statistic:
-        return Statistic.of([measure(results) for results in self.runs.values()])
 
 
 def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:

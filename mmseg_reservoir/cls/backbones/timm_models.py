@@ -81,13 +81,10 @@ def adacontrast_backbone(
     bottleneck: int = 256,
     checkpoint: str | None = None,
 ) -> Normalised:
-    """The ResNet-50 of AdaContrast (Chen et al., CVPR 2022) for images in [0, 1].
+    """The ResNet-50 of AdaContrast (Chen et al., CVPR 2022), for images in [0, 1].
 
-    Args:
-        name: Of the network, as timm calls it.
-        classes: 126 for DomainNet-126.
-        bottleneck: Features before the classifier.
-        checkpoint: A source model of AdaContrast.
+    The name is timm's, the classes are those of DomainNet-126, the checkpoint is a source model of
+    AdaContrast.
     """
     net = import_timm().create_model(name, pretrained=False, num_classes=bottleneck)
     whole = BottleneckNet(net, bottleneck, classes)
