@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from ..datasets.base import DomainSet, LabelledImages
+from ..datasets.base import DomainSet
 from ..errors import ReservoirError
 from . import orders
 
@@ -79,7 +80,6 @@ class Stream(ABC):
     shuffle: str = "once"
     correlation: float | None = None
     workers: int = 0
-    _opened: dict = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_numbers(batch_size=self.batch_size, rounds=self.rounds)
@@ -93,6 +93,7 @@ class Stream(ABC):
             raise ReservoirError(f"correlation must be above 0 or None, got {self.correlation}")
         if self.correlation is not None and self.shuffle == "never":
             raise ReservoirError('correlation sets an order of its own: leave out shuffle="never"')
+        self._images = cache(self.data.domain)  # a domain is opened once
 
     @abstractmethod
     def plan(self) -> Iterator[PlannedBatch]:
@@ -147,12 +148,6 @@ class Stream(ABC):
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])
-
-    def _images(self, domain: str, severity: int | None = None) -> LabelledImages:
-        key = (domain, severity)
-        if key not in self._opened:
-            self._opened[key] = self.data.domain(domain, severity)
-        return self._opened[key]
 
     def _visit(
         self, round: int, domain: str, severity: int | None = None, position: int = 0
