@@ -23,29 +23,19 @@ PLACES = ("state_dict", "model", "model_state_dict")
 """Where in a checkpoint the weights may be, if it is not the weights itself."""
 
 _SIGNATURES = (b"PK", b"\x80")  # torch's zip format, and its format before torch 1.6
-_STATISTICS = ("min", "max", "current", "mean")
 _DTYPES = (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_)
 
 
 def read_weights(path: str | os.PathLike) -> dict[str, Tensor]:
-    """The weights in a ``.pth``, ``.pt`` or ``.safetensors`` file, on the CPU.
-
-    Raises:
-        ReservoirError: If the file cannot be read safely, or holds no weights.
-    """
+    """The weights in a file, on the CPU: :func:`find_weights` of :func:`read_checkpoint`."""
     return find_weights(read_checkpoint(path), path)
 
 
 def read_checkpoint(path: str | os.PathLike, map_location: Any = "cpu") -> dict[str, Any]:
-    """What is in a ``.pth``, ``.pt`` or ``.safetensors`` file.
+    """What was saved in a ``.pth`` or ``.pt`` file; ``{"state_dict": ...}`` of ``.safetensors``.
 
-    Args:
-        path: The file.
-        map_location: As in :func:`torch.load`. Of a ``.safetensors`` file, which saves no devices
-            that a callable or a dictionary could remap, only a device is heeded.
-
-    Returns:
-        The checkpoint as it was saved; a ``.safetensors`` file as ``{"state_dict": ...}``.
+    The ``map_location`` is that of :func:`torch.load`. Of a ``.safetensors`` file, which saves no
+    devices that a callable or a dictionary could remap, only a device is heeded.
 
     Raises:
         ReservoirError: If the file is missing, is no checkpoint, is damaged, or holds Python
@@ -73,9 +63,7 @@ def find_weights(
 ) -> dict[str, Tensor]:
     """The tensors of a checkpoint: those in one of `PLACES`, or its own.
 
-    Args:
-        checkpoint: What :func:`read_checkpoint` returned.
-        where: What it was read from, for the message.
+    The message names ``where`` it was read from.
     """
     inside = (checkpoint.get(place) for place in PLACES)
     state = next((part for part in inside if isinstance(part, Mapping)), checkpoint)
@@ -107,17 +95,9 @@ def allow_mmengine_checkpoints() -> None:
         for name, function in rebuild.items()
         for core in ("core", "_core")
     ]
-    dtypes = [type(np.dtype(dtype)) for dtype in _DTYPES]
-    torch.serialization.add_safe_globals(
-        [
-            HistoryBuffer,
-            (_history_statistic, "builtins.getattr"),
-            np.ndarray,
-            np.dtype,
-            *dtypes,
-            *constructors,
-        ]
-    )
+    classes = [HistoryBuffer, np.ndarray, np.dtype, *(type(np.dtype(dtype)) for dtype in _DTYPES)]
+    statistic = (_history_statistic, "builtins.getattr")
+    torch.serialization.add_safe_globals([*classes, *constructors, statistic])
 
 
 def _history_statistic(owner: type, name: str) -> Any:
@@ -127,7 +107,7 @@ def _history_statistic(owner: type, name: str) -> Any:
     """
     from mmengine.logging import HistoryBuffer
 
-    if owner is not HistoryBuffer or name not in _STATISTICS:
+    if owner is not HistoryBuffer or name not in ("min", "max", "current", "mean"):
         raise pickle.UnpicklingError(f"GLOBAL builtins.getattr of {name!r} is not allowed")
     return getattr(owner, name)
 

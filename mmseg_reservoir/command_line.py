@@ -40,12 +40,9 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 def read_config(
     path: str | Path, changes: Mapping[str, Any], known: Collection[str] = ()
 ) -> Config:
-    """A config file with changes merged in.
+    """A config file (see :func:`find_config`) with changes by dotted keys merged in.
 
-    Args:
-        path: The file, or the name of a shipped one (see :func:`find_config`).
-        changes: From dotted keys to values.
-        known: Top-level keys that may be set though the file has them not.
+    The ``known`` keys may be set at the top level though the file has them not.
     """
     cfg = Config.fromfile(find_config(path))
     valid = {*cfg, *known}
@@ -86,10 +83,8 @@ def end_in_one_line(main: Callable[[], None]) -> int:
         main()
     except ReservoirError as error:
         # From a worker of a dataloader the message arrives below that worker's traceback.
-        message = str(error).strip().splitlines()[-1].removeprefix(f"{_NAME}: ")
+        name = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}"
+        message = str(error).strip().splitlines()[-1].removeprefix(f"{name}: ")
         print(f"error: {message}", file=sys.stderr)
         return 2
     return 0
-
-
-_NAME = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}"

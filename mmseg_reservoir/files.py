@@ -39,11 +39,9 @@ def shipped(name: str) -> Path:
 
 
 def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Path:
-    """Write a file such that a reader, or a crash, never sees a part of it.
+    """Write a file such that a reader, or a crash, never sees a part of it; make its folder.
 
-    Args:
-        path: The file; missing folders are made.
-        write: Writes the file whose path it is given.
+    The path that ``write`` is given is not yet that of the file.
     """
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,9 +74,7 @@ def read_tensors(
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a ``.safetensors`` file.
 
-    Args:
-        path: The file.
-        mend: What to do if it is damaged: the end of the message.
+    The end of the message, ``mend``, tells what to do if it is damaged.
     """
     path = Path(path).expanduser()
     try:

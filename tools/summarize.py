@@ -14,8 +14,13 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import write_text
 from mmseg_reservoir.report.record import strict_json
 from mmseg_reservoir.report.runs import read_runs
-from mmseg_reservoir.report.summary import summarize, to_json
-from mmseg_reservoir.report.summary_table import NOTE, summary_markdown, summary_table
+from mmseg_reservoir.report.summary import (
+    NOTE,
+    summarize,
+    summary_markdown,
+    summary_table,
+    to_json,
+)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -115,9 +115,7 @@ class AdaptiveClassifier(nn.Module):
     def forward(self, images: Tensor, domain: str | None = None) -> Tensor:
         """Logits of a batch; adapts to it unless frozen, also within ``torch.no_grad()``.
 
-        Args:
-            images: The batch.
-            domain: Its true domain; only an oracle router looks at it.
+        The ``domain`` is the true one; only an oracle router looks at it.
         """
         if self.waits_for_source:
             raise ReservoirError(
@@ -194,12 +192,11 @@ class AdaptiveClassifier(nn.Module):
         """Pipeline and calibration; plain tensors and numbers, so that safe loading works."""
         if self.waits_for_source:
             raise ReservoirError("there is no state to save: the source has not been seen yet")
-        known = self.calibration
         return {
             "about": self._about(),
             "pipeline": self.pipeline.state_dict(),
-            "styles": None if known is None else known.styles,
-            "groups": None if known is None else known.groups,
+            "styles": getattr(self.calibration, "styles", None),
+            "groups": getattr(self.calibration, "groups", None),
             "batch_size": self.batch_size,
         }
 

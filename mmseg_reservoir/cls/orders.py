@@ -17,10 +17,7 @@ def split_by_dirichlet(
 
 
 def correlated(
-    labels: np.ndarray,
-    concentration: float,
-    rng: np.random.Generator,
-    slots: int | None = None,
+    labels: np.ndarray, concentration: float, rng: np.random.Generator, slots: int | None = None
 ) -> np.ndarray:
     """An order in which images of a class come together (NOTE, RoTTA: Yuan et al., CVPR 2023).
 
@@ -45,12 +42,7 @@ def correlated(
 
 
 def uniform_turns(batches: list[int], rng: np.random.Generator) -> list[int]:
-    """The domain of every batch, if all orders of all batches are equally likely.
-
-    Args:
-        batches: How many each domain has.
-        rng: Source of randomness.
-    """
+    """The domain of every batch, if all orders of the domains' batches are equally likely."""
     return rng.permutation(np.repeat(np.arange(len(batches)), batches)).tolist()
 
 

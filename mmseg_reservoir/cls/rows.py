@@ -17,9 +17,6 @@ from typing import Any
 from ..errors import ReservoirError
 from ..options import Options, suggest, table
 
-KEYS = ("rows", "with_reservoir")
-"""What a table has beside the keys of a run."""
-
 
 def choose_row(config: Options, name: str | None, with_reservoir: bool = False) -> dict[str, Any]:
     """The options of one run, without the table.
@@ -32,48 +29,37 @@ def choose_row(config: Options, name: str | None, with_reservoir: bool = False) 
             has one, or else that of the table.
     """
     options = copy.deepcopy(dict(config))
-    rows, plug_in = (options.pop(key, None) or {} for key in KEYS)
-    own = _method_of(config)
-    if name is not None:
-        _check_name(name, rows, own)
-        row = rows.get(name) or {}
-        options = _merge(options, {**row, "method": {"type": name, **row.get("method", {})}})
-    elif rows and own is None:
-        raise ReservoirError(
-            f"the config is a table: choose a row of it, --method NAME, of {', '.join(rows)}"
-        )
-    if with_reservoir and options.get("reservoir") is None:
-        options["reservoir"] = plug_in or {"preset": "default"}
-    return options
-
-
-def row_label(name: str | None, options: Options) -> str | None:
-    """What records and metafiles call a row: ``"eata"``, ``"eata_reservoir"``; None for none.
-
-    Args:
-        name: The row.
-        options: Those of the run.
-    """
-    plug_in = name is not None and options.get("reservoir") is not None
-    return f"{name}_reservoir" if plug_in else name
-
-
-def _method_of(config: Options) -> str | None:
-    """The method that the config itself names; that of a table has only an optimizer."""
+    rows = options.pop("rows", None) or {}
+    plug_in = options.pop("with_reservoir", None) or {"preset": "default"}
     method = config.get("method")
-    return method.get("type") if isinstance(method, Mapping) else method
-
-
-def _check_name(name: str, rows: Options, own: str | None) -> None:
-    if own is not None:
+    # The method of a table has no type, only an optimizer.
+    own = method.get("type") if isinstance(method, Mapping) else method
+    valid = {*rows, *table("method")}
+    if name is None:
+        if rows and own is None:
+            raise ReservoirError(
+                f"the config is a table: choose a row of it, --method NAME, of {', '.join(rows)}"
+            )
+    elif own is not None:
         raise ReservoirError(
             f"the config has its own method, {own!r}: leave --method out, or make it a row, "
             f"rows=dict({own}=dict(method=dict(...)))"
         )
-    known = {*rows, *table("method")}
-    if name not in known:
+    elif name not in valid:
         shown = f"; rows: {', '.join(rows)}" if rows else ""
-        raise ReservoirError(f"there is no method {name!r}{suggest(name, known)}{shown}")
+        raise ReservoirError(f"there is no method {name!r}{suggest(name, valid)}{shown}")
+    else:
+        row = rows.get(name) or {}
+        options = _merge(options, {**row, "method": {"type": name, **row.get("method", {})}})
+    if with_reservoir and options.get("reservoir") is None:
+        options["reservoir"] = plug_in
+    return options
+
+
+def row_label(name: str | None, options: Options) -> str | None:
+    """What records and metafiles call a row: ``"eata"``, ``"eata_reservoir"``; None for none."""
+    plug_in = name is not None and options.get("reservoir") is not None
+    return f"{name}_reservoir" if plug_in else name
 
 
 def _merge(base: Options, over: Options) -> dict[str, Any]:

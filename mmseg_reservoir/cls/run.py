@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,20 +71,23 @@ def run(
         )
     if not quiet:
         print(model.plan.describe())
-    about = {
+    if isinstance(stream, CCCStream):
+        total, one_domain = stream.limit, stream.data.title
+        data = {"title": stream.data.title, "run": stream.data.folder.name}
+    else:
+        total, one_domain, data = len(stream), None, stream.data.describe()
+    at_start = {
         **about_pipeline(model.pipeline),
         "seed": seed,
         "config_file": config_file,
         "row": row,
-        "data": _describe(stream),
+        "data": data,
         "stream": stream.record(),
         "options": model.plan.options,
         "config": dict(config),
     }
-    one_domain = stream.data.title if isinstance(stream, CCCStream) else None
-    record = RunRecord(Path(work_dir), "error", about)
+    record = RunRecord(Path(work_dir), "error", at_start)
     results = StreamResults(record, one_domain)
-    total = stream.limit if isinstance(stream, CCCStream) else len(stream)
     start = time.process_time()
     with StreamProgress(total, "batches", getattr(stream, "rounds", None), quiet) as progress:
         try:
@@ -118,17 +122,13 @@ def find_device(name: str | None) -> torch.device:
 
 def check_keys(config: Options) -> None:
     """Refuse a config that lacks something, or has something that nobody would read."""
+    valid = REQUIRED + OPTIONAL
     for key in config:
-        if key not in REQUIRED + OPTIONAL:
-            raise ReservoirError(f"the config has no use for {key!r}{suggest(key, known_keys())}")
+        if key not in valid:
+            raise ReservoirError(f"the config has no use for {key!r}{suggest(key, valid)}")
     for key in REQUIRED:
         if not config.get(key):
             raise ReservoirError(f"the config has no {key!r}: it needs {', '.join(REQUIRED)}")
-
-
-def known_keys() -> tuple[str, ...]:
-    """All keys that a config may have."""
-    return REQUIRED + OPTIONAL
 
 
 def check_all(config: Options, seed: int) -> None:
@@ -162,23 +162,19 @@ def _adaptation(config: Options) -> dict[str, Any]:
 class LazySource:
     """Source batches that are looked for only if somebody wants them.
 
-    A plain method needs none, and then their folder need not be there.
-
-    Args:
-        options: ``type``, its options, and ``num_images``: how many to draw.
-        batch_size: As in the stream.
-        seed: Of the draw.
+    A plain method needs none, and then their folder need not be there. The options are ``type``,
+    those of the type, and ``num_images``: how many to draw.
     """
 
     def __init__(self, options: Options, batch_size: int, seed: int) -> None:
         self.options, count = _source_options(options)
         self.fixed = {"batch_size": batch_size, "seed": seed, **count}
-        self._batches: SourceBatches | None = None
+
+    @cached_property
+    def _batches(self) -> SourceBatches:
+        return SourceBatches(build_source(self.options), **self.fixed)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        if self._batches is None:
-            images = build_source(self.options)
-            self._batches = SourceBatches(images, **self.fixed)
         yield from self._batches
 
 
@@ -203,10 +199,3 @@ def _step(model: AdaptiveClassifier, batch: StreamBatch, device: torch.device) -
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return model.last, time.perf_counter() - start
-
-
-def _describe(stream: Any) -> dict[str, Any]:
-    """What was tested on, the same for every seed."""
-    if isinstance(stream, CCCStream):
-        return {"title": stream.data.title, "run": stream.data.folder.name}
-    return stream.data.describe()

@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from ..datasets.base import DomainSet, LabelledImages
+from ..datasets.base import DomainSet
 from ..errors import ReservoirError
 from . import orders
 
@@ -79,7 +80,6 @@ class Stream(ABC):
     shuffle: str = "once"
     correlation: float | None = None
     workers: int = 0
-    _opened: dict = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_numbers(batch_size=self.batch_size, rounds=self.rounds)
@@ -93,6 +93,7 @@ class Stream(ABC):
             raise ReservoirError(f"correlation must be above 0 or None, got {self.correlation}")
         if self.correlation is not None and self.shuffle == "never":
             raise ReservoirError('correlation sets an order of its own: leave out shuffle="never"')
+        self._images = cache(self.data.domain)  # a domain is opened once
 
     @abstractmethod
     def plan(self) -> Iterator[PlannedBatch]:
@@ -121,8 +122,8 @@ class Stream(ABC):
         digest = hashlib.sha256()
         images = batches = 0
         for step in self.plan():
-            about = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
-            digest.update(about.encode("utf-8"))
+            heading = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
+            digest.update(heading.encode("utf-8"))
             digest.update(np.asarray(step.indices, "<i8").tobytes())
             images += len(step.indices)
             batches += 1
@@ -148,28 +149,21 @@ class Stream(ABC):
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])
 
-    def _images(self, domain: str, severity: int | None = None) -> LabelledImages:
-        key = (domain, severity)
-        if key not in self._opened:
-            self._opened[key] = self.data.domain(domain, severity)
-        return self._opened[key]
-
     def _visit(
         self, round: int, domain: str, severity: int | None = None, position: int = 0
     ) -> list[PlannedBatch]:
         """The batches of one pass over one domain."""
         key = (round if self.shuffle == "visit" else 0, self.data.names.index(domain), position)
-        order = self._order(self._images(domain, severity).labels, key)
+        labels, rng = self._images(domain, severity).labels, self._rng(*key)
+        if self.correlation is not None:
+            order = orders.correlated(labels, self.correlation, rng)
+        elif self.shuffle == "never":
+            order = np.arange(len(labels))
+        else:
+            order = rng.permutation(len(labels))
         starts = range(0, len(order), self.batch_size)
         parts = [order[start : start + self.batch_size] for start in starts]
         return [PlannedBatch(domain, round, part, severity) for part in parts]
-
-    def _order(self, labels: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
-        if self.correlation is not None:
-            return orders.correlated(labels, self.correlation, self._rng(*key))
-        if self.shuffle == "never":
-            return np.arange(len(labels))
-        return self._rng(*key).permutation(len(labels))
 
     def _read(self, index: int, step: PlannedBatch) -> StreamBatch:
         images, labels = self._images(step.domain, step.severity).batch(step.indices)

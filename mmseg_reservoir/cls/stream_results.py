@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 from ..core.losses import entropy, marginal_entropy
 from ..core.pipeline import Outcome
@@ -14,6 +15,7 @@ INTERVAL = 30.0
 """Seconds between two writes of the files, within a round."""
 
 
+@dataclass(eq=False)
 class StreamResults:
     """Scores batches: a visit is one domain in one round, whatever order its batches came in.
 
@@ -23,10 +25,9 @@ class StreamResults:
             domains change too often to have visits; routes keep the true names.
     """
 
-    def __init__(self, record: RunRecord, one_domain: str | None = None) -> None:
-        self.record = record
-        self.one_domain = one_domain
-        self._wrong: Counter[tuple[int, str]] = Counter()
+    record: RunRecord
+    one_domain: str | None = None
+    _wrong: Counter[tuple[int, str]] = field(default_factory=Counter, init=False, repr=False)
 
     def add(self, batch: StreamBatch, outcome: Outcome, seconds: float) -> VisitRecord:
         """Note a batch; returns its visit as it is now."""

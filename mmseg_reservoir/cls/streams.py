@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice, product
 from typing import Any, ClassVar
 
 import torch
@@ -30,9 +30,8 @@ class RecurringStream(Stream):
     kind: ClassVar[str] = "csc"
 
     def plan(self) -> Iterator[PlannedBatch]:
-        for round in range(1, self.rounds + 1):
-            for domain in self.data.names:
-                yield from self._visit(round, domain)
+        for round, domain in product(range(1, self.rounds + 1), self.data.names):
+            yield from self._visit(round, domain)
 
 
 @register("stream", "cdc")
@@ -107,10 +106,9 @@ class GradualStream(Stream):
             check_severity(severity)
 
     def plan(self) -> Iterator[PlannedBatch]:
-        for round in range(1, self.rounds + 1):
-            for domain in self.data.names:
-                for position, severity in enumerate(self.severities):
-                    yield from self._visit(round, domain, severity, position)
+        for round, domain in product(range(1, self.rounds + 1), self.data.names):
+            for position, severity in enumerate(self.severities):
+                yield from self._visit(round, domain, severity, position)
 
     def _options(self) -> dict[str, Any]:
         return {"severities": list(self.severities)}
@@ -142,8 +140,7 @@ class CCCStream:
 
     def __iter__(self) -> Iterator[StreamBatch]:
         samples = iter(self.data)
-        index = 0
-        while self.limit is None or index < self.limit:
+        for index in islice(count(), self.limit):
             batch: list[Sample] = list(islice(samples, self.batch_size))
             if not batch:
                 return
@@ -154,7 +151,6 @@ class CCCStream:
                 index // self.interval + 1,
                 index,
             )
-            index += 1
 
     def record(self) -> dict[str, Any]:
         """What the stream was, as plain data; the shards are its order."""
@@ -172,12 +168,9 @@ class CCCStream:
 
 
 def build_stream(options: Options, data: DomainSet | CCC, seed: int = 0) -> Stream | CCCStream:
-    """The stream that ``dict(type="csc", rounds=20, ...)`` describes.
+    """The stream of ``data`` that ``dict(type="csc", rounds=20, ...)`` describes.
 
-    Args:
-        options: What the user wrote.
-        data: What it is a stream of.
-        seed: Of all orders, unless the options have their own.
+    The seed is that of all orders, unless the options have their own.
     """
     choice = pick("stream", options, "stream", default="csc", given=("data",))
     if (choice.factory is CCCStream) != isinstance(data, CCC):

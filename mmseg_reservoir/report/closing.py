@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .comparison import Results
 from .published import published_table, row_of
-from .tables import metric_of, routing_purity, visit_table
+from .tables import Results, metric_of, routing_purity, visit_table
 
 _TITLES = {"mIoU": "mIoU by condition and visit", "error": "Error (%) by domain and visit"}
 

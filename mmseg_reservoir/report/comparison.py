@@ -6,17 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .tables import by_domain, make_table, metric_of, routing_purity, score_cells
-
-Results = Mapping[str, Any]
-"""The content of a ``results.json``."""
-
-
-def scores_by_domain(results: Results) -> dict[str, list[float]]:
-    """The score by visit of every domain, and of their mean."""
-    scores = by_domain(results["visits"])
-    scores["mean"] = [sum(row) / len(row) for row in zip(*scores.values(), strict=False)]
-    return scores
+from .tables import Results, make_table, metric_of, routing_purity, score_cells, scores_by_domain
 
 
 def comparison_table(runs: Mapping[str, Results]) -> str:
@@ -28,9 +18,7 @@ def comparison_table(runs: Mapping[str, Results]) -> str:
     lines: list[list[str] | None] = []
     for domain in domains:
         for i, (name, rows) in enumerate(scores.items()):
-            row = rows[domain]
-            mean = f"{sum(row) / len(row):.2f}"
-            lines.append([domain if i == 0 else "", name, *score_cells(row, rounds), mean])
+            lines.append([domain if i == 0 else "", name, *score_cells(rows[domain], rounds)])
         lines.append(None)
     return make_table([metric, "visit", *range(1, rounds + 1), "mean"], lines, text_columns=2)
 
@@ -50,16 +38,13 @@ def routing_table(runs: Mapping[str, Results]) -> str:
 
 def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
     """The score by visit for every domain, and below it which expert each image was sent to."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     scores = {name: scores_by_domain(results) for name, results in runs.items()}
     domains = list(next(iter(scores.values())))
     routed = {name: results for name, results in runs.items() if results["reservoir"]}
     heights = [3.2] + [0.55] * len(routed)
-    figure = plt.figure(figsize=(2.9 * len(domains), 1.2 + sum(heights)), layout="constrained")
+    figure = Figure(figsize=(2.9 * len(domains), 1.2 + sum(heights)), layout="constrained")
     top, *strips = figure.subfigures(len(heights), height_ratios=heights, squeeze=False)[:, 0]
     axes = top.subplots(1, len(domains))
     for axis, domain in zip(axes, domains, strict=True):
@@ -77,7 +62,6 @@ def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
         _plot_routes(strip.subplots(), name, results)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def _plot_routes(axis: Any, name: str, results: Results) -> None:

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from .summary import Group
 
 
 def plot_curves(panels: Mapping[str, Mapping[str, Group]], path: Path) -> None:
-    """One panel per family of runs, one curve per run: the mean over the domains by visit.
+    """One panel by its title, in it one curve by its label: the mean over the domains by visit."""
+    from matplotlib.figure import Figure
 
-    Args:
-        panels: By title, the groups of a panel by label.
-        path: The PNG file to write.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    size = (4.6 * len(panels), 3.6)
-    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
-    for axis, (title, groups) in zip(axes[0], panels.items(), strict=True):
+    figure = Figure(figsize=(4.6 * len(panels), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (title, groups) in zip(axes, panels.items(), strict=True):
         for i, (label, group) in enumerate(groups.items()):
             scores = group.scores["mean"]
             means = [score.mean for score in scores]
             visits = range(1, len(scores) + 1)
             axis.plot(visits, means, "--" if i == 0 else "-", color=f"C{i}", label=label)
-            low, high = _band(means, [score.deviation or 0.0 for score in scores])
+            low = [score.mean - (score.deviation or 0.0) for score in scores]
+            high = [score.mean + (score.deviation or 0.0) for score in scores]
             axis.fill_between(visits, low, high, color=f"C{i}", alpha=0.1, lw=0)
         axis.set(title=title, xlabel="visit", ylabel=f"mean {group.metric} (%)")
         axis.xaxis.get_major_locator().set_params(integer=True)
@@ -36,9 +29,3 @@ def plot_curves(panels: Mapping[str, Mapping[str, Group]], path: Path) -> None:
         axis.legend(fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
-def _band(means: Sequence[float], deviations: Sequence[float]) -> tuple[list[float], list[float]]:
-    pairs = list(zip(means, deviations, strict=True))
-    return [m - d for m, d in pairs], [m + d for m, d in pairs]

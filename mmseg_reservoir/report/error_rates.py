@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .comparison import Results, scores_by_domain
-from .tables import make_table, routing_purity
+from .tables import Results, make_table, routing_purity, scores_by_domain
 
 VISITS = (1, 5, 10, 15, 20)
 PLUG_IN = " + ReservoirTTA"
@@ -20,23 +19,21 @@ COLLAPSE_POINTS = 5.0
 def error_table(runs: Mapping[str, Results], visits: Sequence[int] = VISITS) -> str:
     """One row per run: errors at some visits, their mean over all, experts, purity and time."""
     means = {name: scores_by_domain(results)["mean"] for name, results in runs.items()}
-    length = max(len(row) for row in means.values())
+    length = max(map(len, means.values()))
     shown = [visit for visit in visits if visit <= length]
-    header = ["error (%) at visit", *map(str, shown), "mean", "", "experts K", "purity", "CPU s"]
+    header = ["error (%) at visit", *shown, "mean", "", "experts K", "purity", "CPU s"]
     rows = []
     for name, results in runs.items():
         row = means[name]
         cells = [f"{row[visit - 1]:.1f}" if visit <= len(row) else "" for visit in shown]
-        purity = f"{routing_purity(results['routes']):.2f}" if results["reservoir"] else "-"
-        collapse = "collapses" if collapsed(row) else ""
         rows.append(
             [
                 name,
                 *cells,
                 f"{sum(row) / len(row):.1f}",
-                collapse,
+                "collapses" if collapsed(row) else "",
                 results["routes"][-1]["k"],
-                purity,
+                f"{routing_purity(results['routes']):.2f}" if results["reservoir"] else "-",
                 f"{results['cpu_seconds']:.0f}",
             ]
         )
@@ -51,23 +48,13 @@ def collapsed(errors: Sequence[float]) -> bool:
 
 def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
     """Error by visit; one axis per method, with its reservoir where there is one."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     plain = [name for name in runs if not name.endswith(PLUG_IN)]
     columns = min(5, len(plain))
     rows = -(-len(plain) // columns)
-    figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(2.6 * columns, 2.2 * rows),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    figure = Figure(figsize=(2.6 * columns, 2.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axis in axes.flat[len(plain) :]:
         axis.set_axis_off()
     for axis in axes.flat[len(plain) - columns : len(plain)]:  # nothing is drawn below them
@@ -81,11 +68,7 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
         axis.grid(alpha=0.3)
     figure.supxlabel("visit", fontsize=9)
     figure.supylabel("error (%)", fontsize=9)
-    handles = {}
-    for axis in axes.flat:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
+    handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
     figure.legend(handles.values(), handles, loc="outside upper right", ncols=2, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-    plt.close(figure)

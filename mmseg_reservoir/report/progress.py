@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 _print = partial(print, flush=True)  # or the lines of a pipe would come in heaps
 
 
+@dataclass(eq=False)
 class StreamProgress:
     """Shows round, domain, expert, K, running score and the time left.
 
@@ -27,21 +28,14 @@ class StreamProgress:
         say: Takes a plain line.
     """
 
-    def __init__(
-        self,
-        total: int | None,
-        unit: str = "images",
-        rounds: int | None = None,
-        quiet: bool = False,
-        interval: float = 30.0,
-        say: Callable[[str], object] = _print,
-    ) -> None:
-        self.total = total
-        self.unit = unit
-        self.rounds = rounds
-        self.quiet = quiet
-        self.interval = interval
-        self.say = say
+    total: int | None
+    unit: str = "images"
+    rounds: int | None = None
+    quiet: bool = False
+    interval: float = 30.0
+    say: Callable[[str], object] = _print
+
+    def __post_init__(self) -> None:
         self._done = 0
         self._where, self._k = "", 1
         self._unsaid: str | None = None
@@ -51,12 +45,7 @@ class StreamProgress:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -76,15 +65,9 @@ class StreamProgress:
     def advance(
         self, round: int, domain: str, *, expert: int, k: int, score: str = "", count: int = 1
     ) -> None:
-        """Move on.
+        """Move on by ``count`` to a round and a domain.
 
-        Args:
-            round: Where the stream is.
-            domain: Where the stream is.
-            expert: Which one adapted.
-            k: How many there are.
-            score: The running score with its name.
-            count: By how much.
+        The ``expert`` of ``k`` adapted; ``score`` is the running one with its name.
         """
         self._done += count
         self._where = f"round {round}{f'/{self.rounds}' if self.rounds else ''} {domain}"

@@ -12,7 +12,7 @@ import yaml
 
 from ..errors import ReservoirError
 from ..files import shipped
-from .tables import by_domain, make_table
+from .tables import by_domain, make_table, mean_by_visit
 
 METAFILE = "metafile.yaml"
 _METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
@@ -42,8 +42,7 @@ class Row:
     @property
     def visits(self) -> list[int]:
         """The visits that are published for every domain."""
-        common = set.intersection(*(set(row) for row in self.scores.values()))
-        return sorted(common)
+        return sorted(set.intersection(*map(set, self.scores.values())))
 
     def mean(self, visit: int) -> float:
         """Mean over the domains at a visit (not itself in the paper's table)."""
@@ -70,32 +69,24 @@ def load_rows(metafile: str | Path) -> list[Row]:
 def find_row(
     config: str | Path | None, stream: str | None = None, row: str | None = None
 ) -> Row | None:
-    """The published row of a config file; None if it has none.
+    """The published row of a config file, seen from the current folder; None if it has none.
 
-    Args:
-        config: The file, as seen from the current folder.
-        stream: On which stream, by its `stream_name`; rows that name none go with any.
-        row: Which row of the config, where that is a table.
+    Its metafile is the one beside it, or that of the folder of the same name which comes with us.
+    Rows that name no stream go with any `stream_name`; ``row`` is that of a config that is a table.
     """
     if not config:
         return None
-    metafile = _find_metafile(Path(config).parent.resolve())
-    for found in load_rows(metafile) if metafile else []:
-        same = (found.config, found.row) == (Path(config).name, row)
-        if same and found.scores and found.stream in (None, stream):
-            return found
+    folder = Path(config).parent.resolve()
+    metafile: Path | None = folder / METAFILE
+    # A record may come from another machine, or be read from another folder than it was made in.
+    if not metafile.is_file():
+        ours = sorted(shipped("configs").rglob(METAFILE))
+        metafile = next((file for file in ours if file.parent.name == folder.name), None)
+    for published in load_rows(metafile) if metafile else []:
+        same = (published.config, published.row) == (Path(config).name, row)
+        if same and published.scores and published.stream in (None, stream):
+            return published
     return None
-
-
-def _find_metafile(folder: Path) -> Path | None:
-    """The metafile in a folder of configs, or in the folder of that name which comes with us.
-
-    A record may come from another machine, or be read from another folder than it was made in.
-    """
-    if (folder / METAFILE).is_file():
-        return folder / METAFILE
-    ours = sorted(shipped("configs").rglob(METAFILE))
-    return next((file for file in ours if file.parent.name == folder.name), None)
 
 
 def row_of(results: Mapping[str, Any]) -> Row | None:
@@ -116,8 +107,8 @@ def _to_rows(model: Mapping[str, Any]) -> list[Row]:
     by_stream: dict[str | None, dict[str, dict[int, float]]] = {}
     for result in model.get("Results") or []:
         domain = result["Dataset"].split()[-1]  # "ACDC fog"
-        found = {_METRIC.fullmatch(name): value for name, value in result["Metrics"].items()}
-        scores = {int(name[1]): float(value) for name, value in found.items() if name}
+        matches = ((_METRIC.fullmatch(name), value) for name, value in result["Metrics"].items())
+        scores = {int(match[1]): float(value) for match, value in matches if match}
         by_stream.setdefault(result.get("Stream"), {})[domain] = scores
     config = Path(model["Config"]).name
     return [
@@ -133,7 +124,7 @@ def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None
     """
     ours = by_domain(visits)
     if set(row.scores) == {_MEAN}:
-        ours = {_MEAN: [sum(c) / len(c) for c in zip(*ours.values(), strict=False)]}
+        ours = {_MEAN: mean_by_visit(ours)}
     domains = [domain for domain in row.scores if domain in ours]
     if not domains:
         return None

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .comparison import Results, scores_by_domain
-from .tables import make_table, score_cells
+from .tables import Results, make_table, score_cells, scores_by_domain
 
 CRITERION = (
     "highest mean information over all images of the stream: the entropy of the image's mean class "
@@ -34,12 +33,7 @@ def information(results: Results) -> float | None:
 
 
 def fair_record(runs: Mapping[float, Results], folders: Mapping[float, Path]) -> dict[str, Any]:
-    """Everything about a grid of runs, and the learning rate that the criterion chooses.
-
-    Args:
-        runs: The results by learning rate.
-        folders: Where they are, by learning rate.
-    """
+    """Everything about the runs of a grid, by learning rate, and the rate that is chosen."""
     rows = [
         {
             "lr": lr,
@@ -51,7 +45,7 @@ def fair_record(runs: Mapping[float, Results], folders: Mapping[float, Path]) ->
         }
         for lr, results in runs.items()
     ]
-    known = [row for row in rows if row["information"] is not None]
+    finite = [row for row in rows if row["information"] is not None]
     first = next(iter(runs.values()))
     return {
         "protocol": "fair",
@@ -60,7 +54,7 @@ def fair_record(runs: Mapping[float, Results], folders: Mapping[float, Path]) ->
         "grid": list(runs),
         "criterion": CRITERION,
         "labels_used_for_the_choice": False,
-        "chosen": max(known, key=lambda row: row["information"])["lr"] if known else None,
+        "chosen": max(finite, key=lambda row: row["information"])["lr"] if finite else None,
         "runs": rows,
     }
 
@@ -71,7 +65,7 @@ def fair_table(record: Mapping[str, Any]) -> str:
     The text below it says how the choice was made.
     """
     means = [row["mIoU"]["mean"] for row in record["runs"]]
-    rounds = max(len(row) for row in means)
+    rounds = max(map(len, means))
     header = ["learning rate", *range(1, rounds + 1), "mean", "information", "K"]
     rows = []
     for row, scores in zip(record["runs"], means, strict=True):
@@ -80,7 +74,6 @@ def fair_table(record: Mapping[str, Any]) -> str:
             [
                 f"{row['lr']:g}{mark}",
                 *score_cells(scores, rounds),
-                f"{sum(scores) / len(scores):.2f}",
                 "-" if row["information"] is None else f"{row['information']:.4f}",
                 row["k"],
             ]

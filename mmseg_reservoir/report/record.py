@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.metadata
 import io
@@ -87,13 +88,6 @@ class VisitRecord:
     seconds: float | None = None
     more: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, route: RouteRecord) -> None:
-        """Count what went there."""
-        self.n_images += route.n_images
-        self.k = route.k
-        if route.seconds is not None:
-            self.seconds = (self.seconds or 0.0) + route.seconds * route.n_images
-
     def to_json(self, metric: str) -> dict[str, Any]:
         """As plain data, the score under its name."""
         return {
@@ -135,25 +129,21 @@ class RunRecord:
     def add(self, route: RouteRecord, scored_as: str | None = None) -> VisitRecord:
         """Note a route; returns the visit that it belongs to, whose score is the caller's.
 
-        Args:
-            route: The route.
-            scored_as: The domain of the visit, if that is not the true one.
+        The domain of the visit is ``scored_as``, if that is not the true one.
         """
         self.routes.append(route)
         place = (route.round, scored_as or route.domain)
         visit = self.visits.setdefault(place, VisitRecord(*place))
-        visit.add(route)
+        visit.n_images += route.n_images
+        visit.k = route.k
+        if route.seconds is not None:
+            visit.seconds = (visit.seconds or 0.0) + route.seconds * route.n_images
         return visit
 
     def finish(self, updates: Mapping[str, int], **more: Any) -> dict[str, Any]:
-        """Mark the record as complete and write it.
+        """Mark the record as complete and write it; returns what ``results.json`` says.
 
-        Args:
-            updates: The method's counts.
-            **more: What else is known only at the end.
-
-        Returns:
-            What ``results.json`` says.
+        The updates are the method's counts, ``more`` is what else is known only at the end.
         """
         self._end = {"updates": dict(updates), **more}
         self.write()
@@ -173,8 +163,7 @@ class RunRecord:
     def write(self, every: float = 0.0) -> None:
         """Write ``results.json`` with everything and ``results.csv`` with one row per visit.
 
-        Args:
-            every: Leave it if that was done less than so many seconds ago.
+        Not if that was done less than ``every`` seconds ago.
         """
         if time.monotonic() - self._written < every:
             return
@@ -222,10 +211,8 @@ def finite(value: Any) -> Any:
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of this package, of torch, and of those others that are installed."""
-    found = {"mmseg_reservoir": __version__, "torch": str(torch.__version__)}
+    installed = {"mmseg_reservoir": __version__, "torch": str(torch.__version__)}
     for name in packages:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[name] = importlib.metadata.version(name)
+    return installed

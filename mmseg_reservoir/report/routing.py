@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from statistics import mode
+from typing import Any, NamedTuple
 
 from sklearn.metrics import normalized_mutual_info_score
-
-T = TypeVar("T")
 
 
 class Step(NamedTuple):
@@ -29,21 +27,20 @@ def measure(steps: Sequence[Step]) -> dict[str, Any]:
     """
     truth = [step.condition for step in steps]
     experts = [step.expert for step in steps]
-    owned = {e: _most(s.condition for s in steps if s.expert == e) for e in sorted(set(experts))}
-    owner = {c: _most(s.expert for s in steps if s.condition == c) for c in dict.fromkeys(truth)}
+    conditions = list(dict.fromkeys(truth))
+    owned = {e: mode(s.condition for s in steps if s.expert == e) for e in set(experts)}
+    owner = {c: mode(s.expert for s in steps if s.condition == c) for c in conditions}
     recalled, strictly, returning = 0, 0, 0
     delays: dict[str, list[int]] = {"first": [], "return": []}
-    for condition in dict.fromkeys(truth):
+    for condition, wanted in owner.items():
         mine = [step for step in steps if step.condition == condition]
-        numbers = sorted({step.visit for step in mine})
-        for number in numbers:
+        for number in sorted({step.visit for step in mine}):
             visit = [step.expert for step in mine if step.visit == number]
             before = [step.expert for step in mine if step.visit < number]
             if before:
-                recalled += visit.count(owner[condition])
-                strictly += visit.count(_most(before))
+                recalled += visit.count(wanted)
+                strictly += visit.count(mode(before))
                 returning += len(visit)
-            wanted = owner[condition]
             delay = visit.index(wanted) if wanted in visit else len(visit)
             delays["return" if before else "first"].append(delay)
     rounds = sorted({step.visit for step in steps})
@@ -57,14 +54,9 @@ def measure(steps: Sequence[Step]) -> dict[str, Any]:
         "delay_first": mean(delays["first"]),
         "delay_return": mean(delays["return"]),
         "leak": {
-            c: mean([owned[s.expert] != c for s in steps if s.condition == c])
-            for c in dict.fromkeys(truth)
+            c: mean([owned[s.expert] != c for s in steps if s.condition == c]) for c in conditions
         },
     }
-
-
-def _most(values: Iterable[T]) -> T:
-    return Counter(values).most_common(1)[0][0]
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
-from .comparison import Results
+from .tables import Results
 
 # What a config holds that cannot change a number; the seed is what a group is over.
 _IRRELEVANT = ("work_dir", "log_level", "experiment_name", "visualizer", "default_hooks", "resume")
@@ -18,7 +17,7 @@ _ONLY_SHOW = ("PseudoLabelHook", "ProgressHook", "ResultsHook")
 
 def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
     """All ``results.json`` in or anywhere below the given folders, or the given files."""
-    found: dict[Path, Results] = {}
+    runs: dict[Path, Results] = {}
     for path in map(Path, paths):
         files = [path] if path.is_file() else sorted(path.rglob("results.json"))
         if not files:
@@ -26,9 +25,8 @@ def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
                 f"no results.json in or below {path}: give work directories of tools/test_tta.py "
                 "or tools/test_cls.py"
             )
-        for file in files:
-            found[file] = _read(file)
-    return found
+        runs |= {file: _read(file) for file in files}
+    return runs
 
 
 def _read(file: Path) -> Results:
@@ -47,9 +45,7 @@ def _read(file: Path) -> Results:
 
 def _written(results: Results) -> dict[str, Any]:
     """What a config says that can change a number, without the seed, by dotted names."""
-    config = copy.deepcopy(dict(results["config"]))
-    for key in _IRRELEVANT:
-        config.pop(key, None)
+    config = {k: v for k, v in results["config"].items() if k not in _IRRELEVANT}
     config["randomness"] = {
         k: v for k, v in (config.get("randomness") or {}).items() if k != "seed"
     }
@@ -65,12 +61,13 @@ def _in_force(results: Results) -> dict[str, Any]:
     So it does not matter whether a default or a part of a preset is written out.
     """
     written, options = _written(results), results.get("options") or {}
-    found = {key: v for key, v in written.items() if key.split(".")[0] not in options}
-    for key, value in _flatten(options).items():
-        # A seed that nobody wrote is the run's.
-        if key.split(".")[-1] != "seed" or key in written:
-            found[key] = value
-    return found
+    kept = {key: v for key, v in written.items() if key.split(".")[0] not in options}
+    # A seed that nobody wrote is the run's.
+    return kept | {
+        key: value
+        for key, value in _flatten(options).items()
+        if key.split(".")[-1] != "seed" or key in written
+    }
 
 
 def group_key(results: Results) -> str:
@@ -94,8 +91,8 @@ def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
     names = []
     for i, stem in enumerate(stems):
         alike = [j for j, other in enumerate(stems) if other == stem]
-        found = (_differing(options[i], [options[j] for j in alike]) for options in ways)
-        shown = next(filter(None, found), None)
+        differing = (_differing(options[i], [options[j] for j in alike]) for options in ways)
+        shown = next(filter(None, differing), None)
         names.append(f"{stem} ({', '.join(shown)})" if shown else stem)
     return names
 
@@ -126,10 +123,11 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
     """Warnings about runs of one group that differ from the first in more than the seed."""
     warnings = []
-    (first, reference), *others = group.items()
-    for what, of in {"data": _data, "versions": _versions, "stream order": _order}.items():
-        for file, results in others:
-            a, b = of(reference), of(results)
+    facts = {file: _facts(results) for file, results in group.items()}
+    first, *others = facts
+    for what in facts[first]:
+        for file in others:
+            a, b = facts[first][what], facts[file][what]
             if a is None or b is None or a == b:  # older records have no data entry
                 continue
             keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
@@ -142,19 +140,16 @@ def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
     return warnings
 
 
-def _data(results: Results) -> dict[str, Any] | None:
-    return None if results.get("data") is None else _flatten(results["data"], "")
-
-
-def _versions(results: Results) -> dict[str, Any] | None:
-    return results.get("versions")
-
-
-def _order(results: Results) -> dict[str, Any]:
-    """What stood at each place of the stream; only the domain where the seed shuffles images."""
-    loop = results["config"].get("test_cfg") or {}
+def _facts(results: Results) -> dict[str, dict[str, Any] | None]:
+    """What the runs of a group should share."""
+    data, loop = results.get("data"), results["config"].get("test_cfg") or {}
     shuffled = loop.get("shuffle", "never") != "never"
     return {
-        f"image {i}": route["domain"] if shuffled else f"{route['domain']} {route.get('image')}"
-        for i, route in enumerate(results["routes"], start=1)
+        "data": None if data is None else _flatten(data),
+        "versions": results.get("versions"),
+        # What stood at each place; only the domain where the seed shuffles images.
+        "stream order": {
+            f"image {i}": route["domain"] if shuffled else f"{route['domain']} {route.get('image')}"
+            for i, route in enumerate(results["routes"], start=1)
+        },
     }

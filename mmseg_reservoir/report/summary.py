@@ -1,23 +1,29 @@
-"""Several seeds of several configs: mean and deviation, and what makes runs not comparable."""
+"""Several seeds of several configs: mean and deviation, and a table of them."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from ..errors import ReservoirError
-from .comparison import Results, scores_by_domain
 from .published import Row, row_of
 from .runs import find_differences, group_key, group_names
-from .tables import metric_of, routing_purity
+from .tables import Results, make_table, metric_of, routing_purity, scores_by_domain
 
 VISITS = {"mIoU": (1, 4, 7, 10), "error": (1, 5, 10, 15, 20)}
 """By metric: the visits of the paper's table, and some of its twenty where it has all."""
+NOTE = (
+    "mIoU, or error of classifiers, in percent at a visit, mean over the conditions: mean over the "
+    "seeds ± sample deviation (- of one seed). The means of published rows are taken of the "
+    "published conditions."
+)
+_SAME = "†"
+SAME_NOTE = f"{_SAME} nothing random in this row: every seed gives exactly these scores."
 
 
 @dataclass(frozen=True)
@@ -81,14 +87,14 @@ class Group:
     @property
     def k(self) -> Statistic:
         """Experts at the end."""
-        return self._over_runs(lambda results: results["routes"][-1]["k"])
+        return Statistic.of([results["routes"][-1]["k"] for results in self.runs.values()])
 
     @property
     def purity(self) -> Statistic | None:
         """Routing purity; None without a reservoir."""
         if not next(iter(self.runs.values()))["reservoir"]:
             return None
-        return self._over_runs(lambda results: routing_purity(results["routes"]))
+        return Statistic.of([routing_purity(run["routes"]) for run in self.runs.values()])
 
     @property
     def milliseconds(self) -> Statistic | None:
@@ -98,9 +104,6 @@ class Group:
             for results in self.runs.values()
         ]
         return Statistic.of([1000 * mean(s) for s in seconds]) if all(seconds) else None
-
-    def _over_runs(self, measure: Callable[[Results], float]) -> Statistic:
-        return Statistic.of([measure(results) for results in self.runs.values()])
 
 
 def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
@@ -158,3 +161,50 @@ def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
         ],
         "warnings": list(warnings),
     }
+
+
+def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
+    """One row per group; below it the published row where there is one."""
+    visits = sorted({visit for group in groups for visit in VISITS[group.metric]})
+    header = ["run", "seeds", "visits", *(f"visit {v}" for v in visits), "last", "experts K"]
+    rows = []
+    for group in groups:
+        scores = group.scores["mean"]
+        rows.append(
+            [
+                f"{group.name} {_SAME}" if group.constant else group.name,
+                ", ".join(map(str, group.seeds)),
+                len(scores),
+                *(_cell(group, scores[v - 1], 2) if v <= len(scores) else "" for v in visits),
+                _cell(group, scores[-1], 2),
+                _cell(group, group.k, 1),
+                _cell(group, group.purity, 3),
+                _cell(group, group.milliseconds, 0),
+            ]
+        )
+        if group.row:
+            theirs = [
+                f"{group.row.mean(v):.2f}" if v in group.row.visits and v <= len(scores) else ""
+                for v in visits
+            ]
+            rows.append([f"  published: {group.row.name}", "", "", *theirs, "", "", "", ""])
+    table = make_table([*header, "routing purity", "ms per image"], rows, markdown=markdown)
+    if not any(group.constant for group in groups):
+        return table
+    return table + ("\n\n" if markdown else "\n") + SAME_NOTE
+
+
+def summary_markdown(groups: Sequence[Group], warnings: Sequence[str]) -> str:
+    """A Markdown document: the table, what it means, and the warnings."""
+    parts = [summary_table(groups, markdown=True), NOTE]
+    if warnings:
+        parts.append("\n".join(f"- Warning: {warning}" for warning in warnings))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(group: Group, value: Statistic | None, digits: int) -> str:
+    if value is None:
+        return "-"
+    # Where nothing is random, a deviation of 0 is no measurement.
+    same = group.constant and value.deviation == 0
+    return f"{value.mean:.{digits}f}" if same else value.text(digits)

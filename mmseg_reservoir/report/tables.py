@@ -9,6 +9,9 @@ from typing import Any
 
 from prettytable import PrettyTable, TableStyle
 
+Results = Mapping[str, Any]
+"""The content of a ``results.json``."""
+
 
 def make_table(
     header: Sequence[Any],
@@ -51,6 +54,17 @@ def by_domain(visits: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     return dict(scores)
 
 
+def mean_by_visit(scores: Mapping[str, Sequence[float]]) -> list[float]:
+    """The mean over the domains at every visit that all of them had: a round may be unfinished."""
+    return [sum(column) / len(column) for column in zip(*scores.values(), strict=False)]
+
+
+def scores_by_domain(results: Results) -> dict[str, list[float]]:
+    """The score by visit of every domain, and of their mean."""
+    scores = by_domain(results["visits"])
+    return scores | {"mean": mean_by_visit(scores)}
+
+
 def routing_purity(routes: Sequence[Mapping[str, Any]]) -> float:
     """Share of images whose domain is the majority domain of the expert they were sent to.
 
@@ -66,16 +80,13 @@ def routing_purity(routes: Sequence[Mapping[str, Any]]) -> float:
 def visit_table(visits: Sequence[Mapping[str, Any]]) -> str:
     """Rows are domains, columns are visits."""
     scores = by_domain(visits)
-    rounds = max(len(row) for row in scores.values())
-    complete = zip(*scores.values(), strict=False)  # a round may be unfinished
-    scores["mean"] = [sum(column) / len(column) for column in complete]
-    rows = [
-        [domain, *score_cells(row, rounds), f"{sum(row) / len(row):.2f}"]
-        for domain, row in scores.items()
-    ]
+    rounds = max(map(len, scores.values()))
+    scores["mean"] = mean_by_visit(scores)
+    rows = [[domain, *score_cells(row, rounds)] for domain, row in scores.items()]
     return make_table(["visit", *range(1, rounds + 1), "mean"], rows)
 
 
 def score_cells(scores: Sequence[float], count: int) -> list[str]:
-    """A cell for each score, and empty ones up to ``count``."""
-    return [f"{score:.2f}" for score in scores] + [""] * (count - len(scores))
+    """A cell for each score, empty ones up to ``count``, and one for the mean of all scores."""
+    cells = [f"{score:.2f}" for score in scores]
+    return [*cells, *[""] * (count - len(scores)), f"{sum(scores) / len(scores):.2f}"]

@@ -1,12 +1,8 @@
 import cv2
 import pytest
 
-from mmseg_reservoir.report.comparison import (
-    comparison_table,
-    plot_comparison,
-    routing_table,
-    scores_by_domain,
-)
+from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
+from mmseg_reservoir.report.tables import scores_by_domain
 
 
 def results(shift: float, reservoir: bool) -> dict:

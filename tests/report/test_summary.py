@@ -6,8 +6,14 @@ from statistics import stdev
 import pytest
 from run_records import record
 
-from mmseg_reservoir.report.summary import Statistic, summarize, to_json
-from mmseg_reservoir.report.summary_table import SAME_NOTE, summary_markdown, summary_table
+from mmseg_reservoir.report.summary import (
+    SAME_NOTE,
+    Statistic,
+    summarize,
+    summary_markdown,
+    summary_table,
+    to_json,
+)
 
 ACDC = Path(__file__).parents[2] / "configs" / "acdc"
 

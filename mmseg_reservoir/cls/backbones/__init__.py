@@ -8,13 +8,10 @@ from torch import nn
 
 from ...errors import ReservoirError
 from ...options import Options, pick, register
-from .adacontrast import adacontrast_backbone
-from .normalised import Normalised
-from .resnext import CifarResNeXt
-from .timm_models import timm_backbone
+from .cifar_nets import CifarResNeXt, WideResNet
+from .timm_models import Normalised, adacontrast_backbone, timm_backbone
 from .trained import trained_net
 from .weights import load_weights
-from .wide_resnet import WideResNet
 
 _VIT = "vit_base_patch16_224.augreg_in21k_ft_in1k"
 register("backbone", "wrn28_10")(partial(WideResNet, depth=28, width=10, classes=10))

@@ -1,4 +1,7 @@
-"""Small networks trained on the digits: their weights are shipped, this is how they were made."""
+"""Small networks for the digits, of 32 x 32: one with BatchNorm, one of tokens.
+
+Their weights are shipped; this is how they were made.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,78 @@ from torch.nn import functional as F
 from ...datasets.base import LabelledImages
 from ...datasets.digits import digits
 from ...files import shipped, write_tensors
-from .small_nets import SmallConvNet, SmallViT
 from .weights import load_weights
+
+
+class SmallConvNet(nn.Module):
+    """Four convolutions, each with BatchNorm, and the mean over the picture: 66 k parameters.
+
+    The first convolution has ``width`` channels.
+    """
+
+    def __init__(self, width: int = 16, classes: int = 10) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        inputs = 3
+        for outputs, stride in ((width, 2), (2 * width, 1), (4 * width, 2), (4 * width, 1)):
+            layers += [
+                nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+                nn.BatchNorm2d(outputs),
+                nn.ReLU(),
+            ]
+            inputs = outputs
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Linear(inputs, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.features(2 * images - 1).mean((2, 3)))
+
+
+class TransformerBlock(nn.Module):
+    """Attention and a perceptron, each behind a LayerNorm and beside a shortcut."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim)
+        self.attn = nn.MultiheadAttention(dim, heads, batch_first=True)
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        normal = self.norm1(tokens)
+        tokens = tokens + self.attn(normal, normal, normal, need_weights=False)[0]
+        return tokens + self.mlp(self.norm2(tokens))
+
+
+class SmallViT(nn.Module):
+    """A vision transformer (Dosovitskiy et al., ICLR 2021) whose parts have timm's names.
+
+    Images of ``side`` x ``side`` are cut into squares of ``patch`` x ``patch``, which become tokens
+    of ``dim`` numbers.
+    """
+
+    def __init__(
+        self,
+        side: int = 32,
+        patch: int = 8,
+        dim: int = 48,
+        depth: int = 3,
+        heads: int = 3,
+        classes: int = 10,
+    ) -> None:
+        super().__init__()
+        self.patch_embed = nn.Conv2d(3, dim, patch, patch)
+        self.cls_token = nn.Parameter(0.02 * torch.randn(1, 1, dim))
+        self.pos_embed = nn.Parameter(0.02 * torch.randn(1, 1 + (side // patch) ** 2, dim))
+        self.blocks = nn.Sequential(*(TransformerBlock(dim, heads) for _ in range(depth)))
+        self.norm = nn.LayerNorm(dim)
+        self.head = nn.Linear(dim, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens = self.patch_embed(2 * images - 1).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.cls_token.expand(len(tokens), -1, -1), tokens], dim=1)
+        return self.head(self.norm(self.blocks(tokens + self.pos_embed))[:, 0])
+
 
 NETS: dict[str, Callable[[], nn.Module]] = {
     "digits_convnet": SmallConvNet,
@@ -29,13 +102,7 @@ SEED = 0
 
 
 def trained_net(name: str, pretrained: bool = False, checkpoint: str | None = None) -> nn.Module:
-    """One of `NETS`.
-
-    Args:
-        name: Which.
-        pretrained: Take the weights that come with this project.
-        checkpoint: A file with other weights.
-    """
+    """One of `NETS`; ``pretrained`` are the weights that come with this project."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         net = NETS[name]()
@@ -45,12 +112,7 @@ def trained_net(name: str, pretrained: bool = False, checkpoint: str | None = No
 
 
 def train_net(name: str, **changes: Any) -> nn.Module:
-    """Train one of `NETS` on the digits.
-
-    Args:
-        name: Which.
-        **changes: Of its recipe.
-    """
+    """Train one of `NETS` on the digits, by its recipe with ``changes``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         net = NETS[name]()
@@ -61,7 +123,7 @@ def train_net(name: str, **changes: Any) -> nn.Module:
 
 def write_net(net: nn.Module, name: str, folder: str | Path) -> Path:
     """Store a network of :func:`train_net` as it is shipped, with its recipe."""
-    about = {
+    origin = {
         "net": name,
         "data": "scikit-learn's digits, less the 200 of the stream",
         "recipe": {**RECIPES[name], "seed": SEED},
@@ -69,7 +131,7 @@ def write_net(net: nn.Module, name: str, folder: str | Path) -> Path:
         "torch": torch.__version__,
     }
     path = Path(folder) / f"{name}.safetensors"
-    return write_tensors(path, net.state_dict(), {"about": json.dumps(about)})
+    return write_tensors(path, net.state_dict(), {"about": json.dumps(origin)})
 
 
 def train(
@@ -82,13 +144,8 @@ def train(
 ) -> None:
     """Cross-entropy, AdamW, one cycle of the learning rate; draws from torch's generator.
 
-    Args:
-        net: The network.
-        data: What to learn from.
-        epochs: How often.
-        lr: The largest learning rate.
-        batch_size: Images of a step.
-        shift: Move each batch by up to so many pixels, sideways and up or down.
+    The largest learning rate is ``lr``; each batch is moved by up to ``shift`` pixels, sideways and
+    up or down.
     """
     images, labels = data.batch(range(len(data)))
     steps = max(1, epochs * len(data) // batch_size)

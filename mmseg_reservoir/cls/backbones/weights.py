@@ -17,16 +17,27 @@ NORMALISATION = {"mu", "sigma", "mean", "std"}
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:
-    """Fill a network from a ``.pt``, ``.pth`` or ``.safetensors`` file.
-
-    Args:
-        net: The network; its names are those of the file, up to prefixes.
-        path: The file. A pickle in it is read with torch's allow-list only.
+    """Fill a network from a ``.pt``, ``.pth`` or ``.safetensors`` file; prefixes may differ.
 
     Raises:
-        ReservoirError: If the file cannot be read safely, or does not fill the network exactly.
+        ReservoirError: If the file cannot be read safely, or does not fill the network exactly, but
+            for counters that old versions of torch had not.
     """
-    fill(net, plain(read_weights(path)), path)
+    weights = plain(read_weights(path))
+    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    faults = [
+        *(f"{n} is missing" for n in wanted if n not in given and not _is_counter(n)),
+        *(f"{n} has no place" for n in given if n not in wanted and not _is_counter(n)),
+        *(f"{n} is {given[n]}, not {s}" for n, s in wanted.items() if given.get(n, s) != s),
+    ]
+    if faults:
+        raise ReservoirError(
+            f"{path} does not fit {type(net).__name__} ({len(faults)} differences: "
+            f"{'; '.join(faults[:3])}{'; ...' * (len(faults) > 3)}): use the backbone, and the "
+            "number of classes, that it was trained with"
+        )
+    net.load_state_dict({n: t for n, t in weights.items() if n in wanted}, strict=False)
 
 
 def plain(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -47,25 +58,6 @@ def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             norm = direction.norm(dim=over, keepdim=True)
             folded[name.removesuffix("_g")] = length * direction / norm
     return folded
-
-
-def fill(net: nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> None:
-    """Load weights; everything must fit except counters that old versions of torch had not."""
-    wanted = net.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    faults = [
-        *(f"{n} is missing" for n in shapes if n not in found and not _is_counter(n)),
-        *(f"{n} has no place" for n in found if n not in shapes and not _is_counter(n)),
-        *(f"{n} is {found[n]}, not {s}" for n, s in shapes.items() if found.get(n, s) != s),
-    ]
-    if faults:
-        raise ReservoirError(
-            f"{path} does not fit {type(net).__name__} ({len(faults)} differences: "
-            f"{'; '.join(faults[:3])}{'; ...' * (len(faults) > 3)}): use the backbone, and the "
-            "number of classes, that it was trained with"
-        )
-    net.load_state_dict({n: t for n, t in weights.items() if n in shapes}, strict=False)
 
 
 def _is_counter(name: str) -> bool:

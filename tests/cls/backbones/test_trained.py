@@ -8,6 +8,8 @@ from mmseg_reservoir.cls.backbones import build_backbone, trained
 from mmseg_reservoir.datasets.base import ArrayImages
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import read_tensors, shipped
+from mmseg_reservoir.spaces.norm_layers import norm_affine
+from mmseg_reservoir.spaces.prompt import prompt_space
 
 README = shipped("checkpoints/README.md").read_text(encoding="utf-8")
 
@@ -19,6 +21,23 @@ def bright_or_dark(count=64):
         + 150 * labels[:, None, None, None]
     )
     return ArrayImages(pixels.astype(np.uint8), labels)
+
+
+@pytest.mark.parametrize(("make", "norms"), [(trained.SmallConvNet, 4), (trained.SmallViT, 7)])
+def test_images_to_logits_and_norms_that_can_adapt(make, norms):
+    net = make().eval()
+    assert net(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+    assert len(norm_affine(net)) == 2 * norms
+    assert sum(p.numel() for p in net.parameters()) < 120_000
+
+
+def test_prompts_find_the_transformer():
+    net = trained.SmallViT(dim=12, depth=2).eval()
+    images = torch.rand(2, 3, 32, 32)
+    before = net(images)
+    space = prompt_space(net, count=3)
+    assert space.values.shape == (3 * 12,)
+    assert not torch.allclose(net(images), before)
 
 
 def test_training_lowers_the_error():
