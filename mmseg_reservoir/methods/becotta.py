@@ -62,13 +62,11 @@ class Becotta(AdaptationMethod):
         self.counts |= {"pixels": 0, "selected": 0}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The prediction, and the mean entropy of the pixels that count."""
         # First, so that the parameters of the pass with gradients are untouched until backward.
         trusted = self._trusted(inputs)
         prediction = self.forward(inputs)
         entropies = entropy(samples(prediction))
-        limit = self.margin * math.log(prediction.shape[1])
-        chosen = entropies.detach() < limit
+        chosen = entropies.detach() < self.margin * math.log(prediction.shape[1])
         if trusted is not None:
             chosen &= trusted
         self.counts["pixels"] += chosen.numel()

@@ -65,7 +65,6 @@ class CottaImages(MeanTeacher):
         self.counts["augmented"] = 0
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The label as a prediction, and the student's soft cross-entropy with it."""
         with torch.no_grad():
             unsure = self._is_unsure(inputs)
             label = self._label(inputs, unsure)

@@ -67,7 +67,6 @@ class DPCore(Vpt):
         self.counts |= {"learned": 0, "reused": 0}
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No optimizer state, an empty coreset."""
         return super().fresh_domain_state() | {"statistics": None, "prompts": None}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,22 +97,12 @@ class DPCore(Vpt):
     def step(self) -> None:
         """Let the optimizer step, and remember what came out."""
         super().step()
-        prompt = self.space.snapshot()
         weights = self._weights
-        if weights is None:
-            self._add("statistics", self._seen)
-            self._add("prompts", prompt)
-            self.counts["learned"] += 1
-        else:
-            self._pull("statistics", self._seen, weights)
-            self._pull("prompts", prompt, weights)
-            self.counts["reused"] += 1
-
-    def _add(self, name: str, value: Tensor) -> None:
-        there = self.state[name]
-        self.state[name] = value[None] if there is None else torch.cat([there, value[None]])
-
-    def _pull(self, name: str, value: Tensor, weights: Tensor) -> None:
-        there = self.state[name]
-        share = self.alpha * weights
-        self.state[name] = there + share.view(-1, *[1] * value.ndim) * (value - there)
+        self.counts["learned" if weights is None else "reused"] += 1
+        for name, value in {"statistics": self._seen, "prompts": self.space.snapshot()}.items():
+            there = self.state[name]
+            if weights is not None:
+                share = self.alpha * weights.view(-1, *[1] * value.ndim)
+                self.state[name] = there + share * (value - there)
+            else:
+                self.state[name] = value[None] if there is None else torch.cat([there, value[None]])

@@ -61,11 +61,9 @@ class Roid(AdaptationMethod):
         self.batch_size = batch_size
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No optimizer state, no average prediction (which stands for the uniform one)."""
         return super().fresh_domain_state() | {"mean_prediction": None}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction, and its weighted soft likelihood ratio."""
         prediction = self.forward(inputs)
         logits = samples(prediction)
         p = logits.softmax(dim=1)

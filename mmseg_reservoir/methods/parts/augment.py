@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ _YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3
 _SLACK = 0.05  # how far outside of [0, 1] a value may lie, for resampling overshoots
 
 
+@dataclass
 class Augment:
     """The augmentations of CoTTA (Wang et al., CVPR 2022), which RoTTA and PeTTA use too.
 
@@ -50,36 +52,23 @@ class Augment:
         noise: Standard deviation.
     """
 
-    def __init__(
-        self,
-        mean: float | Sequence[float] = 0.0,
-        std: float | Sequence[float] = 1.0,
-        clip: bool = True,
-        brightness: float = 0.4,
-        contrast: float = 0.3,
-        saturation: float = 0.5,
-        hue: float = 0.06,
-        gamma: float = 0.3,
-        degrees: float = 15.0,
-        shift: float = 1 / 16,
-        scale: float = 0.1,
-        blur: tuple[float, float] = (0.001, 0.5),
-        flip: float = 0.5,
-        noise: float = 0.005,
-    ) -> None:
-        self.range = ImageRange((mean, std))
-        self.clip = clip
-        self.brightness = brightness
-        self.contrast = contrast
-        self.saturation = saturation
-        self.hue = hue
-        self.gamma = gamma
-        self.degrees = degrees
-        self.shift = shift
-        self.scale = scale
-        self.blur = blur
-        self.flip = flip
-        self.noise = noise
+    mean: float | Sequence[float] = 0.0
+    std: float | Sequence[float] = 1.0
+    clip: bool = True
+    brightness: float = 0.4
+    contrast: float = 0.3
+    saturation: float = 0.5
+    hue: float = 0.06
+    gamma: float = 0.3
+    degrees: float = 15.0
+    shift: float = 1 / 16
+    scale: float = 0.1
+    blur: tuple[float, float] = (0.001, 0.5)
+    flip: float = 0.5
+    noise: float = 0.005
+
+    def __post_init__(self) -> None:
+        self.range = ImageRange((self.mean, self.std))
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
@@ -129,12 +118,12 @@ class Augment:
         return view.clamp(0, 1) if self.clip else view
 
 
+@dataclass
 class _Draw:
     """Random numbers for a batch: one per image, shaped to act on ``(N, C, H, W)``."""
 
-    def __init__(self, images: Tensor, generator: torch.Generator) -> None:
-        self.images = images
-        self.generator = generator
+    images: Tensor
+    generator: torch.Generator
 
     def between(self, low: float, high: float) -> Tensor:
         drawn = torch.rand(len(self.images), 1, 1, 1, generator=self.generator)

@@ -30,4 +30,4 @@ def by_classes(option: str, classes: int) -> float:
         classes: The number of classes of the logits.
     """
     values = PUBLISHED[option]
-    return values[min(values, key=lambda known: abs(math.log(known / classes)))]
+    return values[min(values, key=lambda published: abs(math.log(published / classes)))]

@@ -40,7 +40,7 @@ class Features:
             logits = forward(inputs)
         finally:
             handle.remove()
-        shapes = [tuple(found.shape) for found in seen]
+        shapes = [tuple(features.shape) for features in seen]
         if shapes != [(len(inputs), self.head.in_features)] or (
             logits.shape[1:] != torch.Size([self.head.out_features])
         ):
