@@ -1,4 +1,4 @@
-"""Adaptation methods: one file each (`norm` is beside `source`). They know nothing of the reservoir."""
+"""Adaptation methods: one file each. They know nothing of the reservoir."""
 
 from .base import AdaptationMethod, Forward, OptimizerFactory
 from .becotta import Becotta

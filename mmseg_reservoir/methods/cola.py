@@ -132,7 +132,7 @@ class Cola(Eta):
 
 
 class _Enough(Exception):
-    """The first convolution has been reached: the rest of the forward pass is not needed."""
+    """A hook's way to stop the model early: the rest of the forward pass is not needed."""
 
 
 @torch.no_grad()
@@ -151,12 +151,8 @@ def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
             raise _Enough
 
     # A hook on all modules, because a method knows the model only as a function.
-    handle = register_module_forward_hook(keep)
-    try:
-        with suppress(_Enough):  # the hook's own way to stop the model early
-            forward(inputs)
-    finally:
-        handle.remove()
+    with register_module_forward_hook(keep), suppress(_Enough):
+        forward(inputs)
     features = samples(seen[0] if seen else inputs)
     return torch.stack([features.mean(dim=0), features.var(dim=0, correction=0)])
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core.losses import entropy
 from ..errors import ReservoirError
 from ..options import choose, register
-from ..spaces.prompt_space import PromptSpace
+from ..spaces.prompt import PromptSpace
 from .base import AdaptationMethod
 
 

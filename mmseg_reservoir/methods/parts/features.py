@@ -35,11 +35,8 @@ class Features:
     def __call__(self, forward: Forward, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Logits ``(N, C)`` and features ``(N, D)`` of one forward pass."""
         seen: list[Tensor] = []
-        handle = self.head.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-        try:
+        with self.head.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
             logits = forward(inputs)
-        finally:
-            handle.remove()
         shapes = [tuple(features.shape) for features in seen]
         if shapes != [(len(inputs), self.head.in_features)] or (
             logits.shape[1:] != torch.Size([self.head.out_features])

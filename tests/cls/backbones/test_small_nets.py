@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from mmseg_reservoir.cls.backbones.small_nets import SmallConvNet, SmallViT
-from mmseg_reservoir.spaces.norm_layers import norm_affine
 from mmseg_reservoir.spaces.prompt import prompt_space
+from mmseg_reservoir.spaces.selections import norm_affine
 
 
 @pytest.mark.parametrize(("make", "norms"), [(SmallConvNet, 4), (SmallViT, 7)])
