@@ -89,15 +89,12 @@ class Cola(Eta):
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         stem = stem_statistics(self.forward, inputs)
         if torch.isfinite(stem).all():
-            self._follow(stem)
+            average = self.state["stem"]
+            if average is not None and gaussian_divergence(average, stem) > self.threshold:
+                self._begin_domain(stem)
+                average = None
+            self.state["stem"] = moving_average(average, stem, self.stem_momentum)
         return super().loss(inputs)
-
-    def _follow(self, stem: Tensor) -> None:
-        now = self.state["stem"]
-        if now is not None and gaussian_divergence(now, stem) > self.threshold:
-            self._begin_domain(stem)
-            now = None
-        self.state["stem"] = moving_average(now, stem, self.stem_momentum)
 
     def _begin_domain(self, stem: Tensor) -> None:
         state = self.state

@@ -59,11 +59,10 @@ class Cotta(MeanTeacher):
     The student's and the teacher's adapted values belong to the domain (:class:`MeanTeacher`); a
     third network, the anchor, has the source's. For images there is :class:`CottaImages`.
 
-    - Teacher: ``theta' <- m theta' + (1 - m) theta`` after every step of the student.
     - Label: where the anchor is confident on the image as it is, the teacher's prediction for the
       image as it is; elsewhere its mean over the views (their softmax, at the size of the labels).
     - Loss: cross-entropy of the student on the image as it is with the hard label.
-    - Restoration: after the step every value goes back to the source with probability ``restore``.
+    - Teacher and restoration as in :class:`MeanTeacher`.
 
     ``CoTTA*`` of the ReservoirTTA paper adapts the affine parameters of normalisation layers, and
     has ``restore=0``, the default. Full CoTTA: ``params=dict(type="all")`` and ``restore=0.01``.

@@ -75,8 +75,11 @@ class DPCore(Vpt):
         self.reset_optimizer(self.state)
         self._seen = statistics(self._bare_features(inputs))
         before = self._from_source(self._seen)
-        self._weights = self._load_weighted()
-        if self._weights is not None:
+        self._weights: Tensor | None = None
+        if self.state["prompts"] is not None:
+            distances = discrepancy(self._seen, self.state["statistics"], self.std_weight)
+            self._weights = (-distances / self.temperature).softmax(dim=0)
+            self.space.load(self._weights @ self.state["prompts"])
             logits, loss = self._loss(inputs)
             if loss <= self.ratio * before or len(self._weights) == self.limit:
                 return logits, loss
@@ -84,15 +87,6 @@ class DPCore(Vpt):
         self.space.load(self.source)
         self._learn(inputs, self.first_steps - 1)
         return self._loss(inputs)
-
-    def _load_weighted(self) -> Tensor | None:
-        """Make the weighted prompt the current one; its weights, or None without elements."""
-        if self.state["prompts"] is None:
-            return None
-        distances = discrepancy(self._seen, self.state["statistics"], self.std_weight)
-        weights = (-distances / self.temperature).softmax(dim=0)
-        self.space.load(weights @ self.state["prompts"])
-        return weights
 
     def step(self) -> None:
         """Let the optimizer step, and remember what came out."""

@@ -58,7 +58,6 @@ class Eta(AdaptationMethod):
         return super().fresh_domain_state() | {"mean_prediction": None}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The prediction, and the weighted entropy of the samples that count."""
         prediction = self.forward(inputs)
         logits = samples(prediction)
         entropies = entropy(logits)

@@ -70,17 +70,14 @@ class Roid(AdaptationMethod):
         average = self.state["mean_prediction"]
         if average is None:
             average = torch.full_like(p[0], 1 / p.shape[1])
-        weights = self._weights(average, p.detach(), entropy(logits.detach()))
+        diversity = unit_range(1 - cosine_similarity(average[None], p.detach(), dim=1))
+        certainty = unit_range(-entropy(logits.detach()))
+        weights = (diversity * certainty / self.temperature).exp()
+        weights = weights * (diversity >= diversity.mean())
         loss = (weights * soft_likelihood_ratio(p)).sum() / (self.batch_size or len(p))
         if torch.isfinite(loss):  # a broken batch must not poison the average for good
             self.state["mean_prediction"] = moving_average(average, p.mean(dim=0), self.momentum)
         return prediction, loss
-
-    def _weights(self, average: Tensor, p: Tensor, entropies: Tensor) -> Tensor:
-        diversity = unit_range(1 - cosine_similarity(average[None], p, dim=1))
-        certainty = unit_range(-entropies)
-        weights = (diversity * certainty / self.temperature).exp()
-        return weights * (diversity >= diversity.mean())
 
     def step(self) -> None:
         """Let the optimizer step; then go a little back to the source."""

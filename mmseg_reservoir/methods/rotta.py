@@ -121,7 +121,6 @@ class Rotta(MeanTeacher):
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
-        """The teacher's prediction."""
         logits = super().predict(inputs)
         if logits.ndim != 2:
             raise ReservoirError(

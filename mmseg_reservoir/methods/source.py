@@ -24,10 +24,7 @@ class Source(AdaptationMethod):
     statistics = "running"
 
     def __init__(
-        self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory = _UNUSED,
+        self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory = _UNUSED
     ) -> None:
         super().__init__(forward, space, optimizer)
 

@@ -107,7 +107,6 @@ class LowRankSpace(ParamSpace):
 
     @contextmanager
     def at(self, vector: Tensor) -> Iterator[None]:
-        """Within this context the model has other values; afterwards those it had before."""
         seen = [parameter.data for parameter in self._parameters]
         self._attach(self.split(self.values.detach()))
         try:
@@ -118,7 +117,6 @@ class LowRankSpace(ParamSpace):
 
     @contextmanager
     def ensembled(self, experts: Tensor, weights: Tensor) -> Iterator[None]:
-        """Within this context the model is the experts' ensemble."""
         if not self.by_product:
             with super().ensembled(experts, weights):
                 yield

@@ -54,7 +54,7 @@ class Statistics:
             raise ReservoirError(
                 f"statistics: the share of the batch must be in [0, 1], got {self.share}"
             )
-        if self.per_expert and not self._blends:
+        if self.per_expert and self.share in (0, 1):
             raise ReservoirError(
                 "statistics: those of an expert follow the stream by the share of a batch, which "
                 f"must be above 0 and below 1, got {self.share}: take 0.1, or leave out per_expert"
@@ -83,15 +83,11 @@ class Statistics:
             "number from 0 to 1, or dict(share=..., per_expert=True)"
         )
 
-    @property
-    def _blends(self) -> bool:
-        return 0 < self.share < 1
-
     def apply(self, model: nn.Module) -> None:
         """Prepare the BatchNorm layers of a model; to be called before its space is made."""
         if self.share == 1:
             use_batch_statistics(model)
-        elif self._blends and not blend(model, self.share):
+        elif self.share and not blend(model, self.share):
             _logger.warning("%s has no BatchNorm: statistics change nothing", type(model).__name__)
 
     def carry(self, space: ParamSpace) -> None:
@@ -144,7 +140,7 @@ class BlendedBatchNorm(_BatchNorm):
             statistics as they are.
     """
 
-    running_mean: Tensor  # never None: _check_replaceable
+    running_mean: Tensor  # which :func:`_check_replaceable` has asked for
     running_var: Tensor
 
     def __init__(self, norm: _BatchNorm, rate: float, always: bool = True) -> None:
@@ -158,8 +154,8 @@ class BlendedBatchNorm(_BatchNorm):
         self.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The normalised maps ``(N, C, ...)``."""
         running_mean, running_var = self.running_mean, self.running_var
+        assert running_mean is not None, "a layer without running statistics is not blended"
         learns = self.learns is not None and self.learns()
         if not (learns or self.always) or _has_one_value(x):
             return batch_norm(x, running_mean, running_var, self.weight, self.bias, eps=self.eps)
@@ -185,9 +181,7 @@ def learning(
 ) -> Iterator[None]:
     """Within this context forward passes move the running statistics of layers.
 
-    Args:
-        layers: Which ones.
-        when: Asked in every pass; ``torch.is_grad_enabled`` leaves out those that only look.
+    ``when`` is asked in every pass; ``torch.is_grad_enabled`` leaves out those that only look.
     """
     layers = list(layers)
     for layer in layers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +76,7 @@ def _uniform(values: Tensor, vit: nn.Module, generator: torch.Generator) -> None
     values.uniform_(-limit, limit, generator=generator)
 
 
-INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], Any]] = {
+INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], object]] = {
     "uniform": _uniform,
     "normal": lambda values, vit, generator: values.normal_(std=0.02, generator=generator),
     "zero": lambda values, vit, generator: values.zero_(),

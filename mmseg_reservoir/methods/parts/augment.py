@@ -13,7 +13,6 @@ from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
 from ...core.image_range import ImageRange
 from ...errors import ReservoirError
 
-_GREY = (0.299, 0.587, 0.114)
 # YIQ from RGB: luma, then two axes of colour, in whose plane a change of hue is a rotation.
 _YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 _SLACK = 0.05  # how far outside of [0, 1] a value may lie, for resampling overshoots
@@ -72,12 +71,7 @@ class Augment:
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Augmented copies of images ``(N, C, H, W)``.
-
-        Args:
-            images: The batch.
-            generator: Where all randomness comes from; on the CPU, whatever the images are on.
-        """
+        """Augmented copies of images ``(N, C, H, W)``; the generator is on the CPU in any case."""
         draw = _Draw(images, generator)
         view = self.range.to_unit(images)
         if self.clip and not (view.amin() >= -_SLACK and view.amax() <= 1 + _SLACK):
@@ -144,7 +138,7 @@ def as_grey(images: Tensor) -> Tensor:
     """One channel: the luma of three, the mean of another number."""
     if images.shape[1] != 3:
         return images.mean(dim=1, keepdim=True)
-    weights = torch.tensor(_GREY).to(images).view(1, 3, 1, 1)
+    weights = torch.tensor(_YIQ[0]).to(images).view(1, 3, 1, 1)
     return (images * weights).sum(dim=1, keepdim=True)
 
 

@@ -27,11 +27,6 @@ class BalancedBank:
     own; otherwise the new sample is dropped.
 
     The bank holds no samples itself: they are a plain list, so that a domain's state can keep them.
-
-    Args:
-        capacity: The number of samples.
-        lambda_t: Weight of the age.
-        lambda_u: Weight of the uncertainty.
     """
 
     capacity: int = 64
