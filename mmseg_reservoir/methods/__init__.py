@@ -8,13 +8,12 @@ from .cotta_images import CottaImages
 from .dpcore import DPCore
 from .eata import Eata
 from .eta import Eta
-from .norm import Norm
 from .petta import Petta
 from .rdumb import RDumb
 from .roid import Roid
 from .rotta import Rotta
 from .sar import Sar
-from .source import Source
+from .source import Norm, Source
 from .tent import Tent
 from .vpt import Vpt
 

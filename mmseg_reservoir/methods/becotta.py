@@ -45,11 +45,7 @@ class Becotta(AdaptationMethod):
     selects_by = ("margin", "confidence")
 
     def __init__(
-        self,
-        *args: Any,
-        margin: float = 0.4,
-        confidence: float = 0.69,
-        **options: Any,
+        self, *args: Any, margin: float = 0.4, confidence: float = 0.69, **options: Any
     ) -> None:
         super().__init__(*args, **options)
         if margin <= 0 or not 0 <= confidence < 1:
@@ -62,25 +58,17 @@ class Becotta(AdaptationMethod):
         self.counts |= {"pixels": 0, "selected": 0}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The prediction, and the mean entropy of the pixels that count."""
         # First, so that the parameters of the pass with gradients are untouched until backward.
-        trusted = self._trusted(inputs)
+        trusted: Tensor | bool = True
+        if self.confidence:
+            with self.space.at(self.source):
+                p = samples(self.predict(inputs)).softmax(dim=1)
+            trusted = p.amax(dim=1) > self.confidence
         prediction = self.forward(inputs)
         entropies = entropy(samples(prediction))
-        limit = self.margin * math.log(prediction.shape[1])
-        chosen = entropies.detach() < limit
-        if trusted is not None:
-            chosen &= trusted
+        chosen = (entropies.detach() < self.margin * math.log(prediction.shape[1])) & trusted
         self.counts["pixels"] += chosen.numel()
         self.counts["selected"] += int(torch.count_nonzero(chosen))
         if not chosen.any():
             return prediction, None
         return prediction, entropies[chosen].mean()
-
-    def _trusted(self, inputs: Tensor) -> Tensor | None:
-        """Which pixels the warm-up model is sure of; None for all."""
-        if not self.confidence:
-            return None
-        with self.space.at(self.source):
-            logits = self.predict(inputs)
-        return samples(logits).softmax(dim=1).amax(dim=1) > self.confidence

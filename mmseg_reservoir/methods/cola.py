@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from ..errors import ReservoirError
 from ..options import choose, register
-from .base import moving_average
+from .base import Forward, moving_average, samples
 from .eta import Eta
-from .parts.stem import gaussian_divergence, stem_statistics
 
 
 @register("method", "cola")
@@ -78,7 +79,6 @@ class Cola(Eta):
         self.counts["shifts"] = 0
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """As ETA's; no knowledge but the source's, and no features seen."""
         return super().fresh_domain_state() | {
             "vectors": torch.zeros_like(self.source)[None],
             "alpha": self.source.new_zeros(1),
@@ -87,18 +87,14 @@ class Cola(Eta):
         }
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Look whether the domain changed; then the prediction and ETA's loss."""
         stem = stem_statistics(self.forward, inputs)
         if torch.isfinite(stem).all():
-            self._follow(stem)
+            average = self.state["stem"]
+            if average is not None and gaussian_divergence(average, stem) > self.threshold:
+                self._begin_domain(stem)
+                average = None
+            self.state["stem"] = moving_average(average, stem, self.stem_momentum)
         return super().loss(inputs)
-
-    def _follow(self, stem: Tensor) -> None:
-        now = self.state["stem"]
-        if now is not None and gaussian_divergence(now, stem) > self.threshold:
-            self._begin_domain(stem)
-            now = None
-        self.state["stem"] = moving_average(now, stem, self.stem_momentum)
 
     def _begin_domain(self, stem: Tensor) -> None:
         state = self.state
@@ -130,3 +126,43 @@ class Cola(Eta):
         with self.space.carried_kept():
             self.space.load(self.space.values.detach() + change)
         self.state["alpha"] = alpha
+
+
+class _Enough(Exception):
+    """A hook's way to stop the model early: the rest of the forward pass is not needed."""
+
+
+@torch.no_grad()
+def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
+    """Mean and variance of every channel behind the first convolution, as rows of ``(2, C)``.
+
+    That is the patch embedding of a vision transformer and the stem of a residual net. Of a model
+    without a convolution, those of its inputs ``(N, C, *spatial)``. The rest of the model is not
+    run.
+    """
+    seen: list[Tensor] = []
+
+    def keep(module: nn.Module, _: Any, output: Any) -> None:
+        if isinstance(module, nn.Conv2d):
+            seen.append(output)
+            raise _Enough
+
+    # A hook on all modules, because a method knows the model only as a function.
+    with register_module_forward_hook(keep), suppress(_Enough):
+        forward(inputs)
+    features = samples(seen[0] if seen else inputs)
+    return torch.stack([features.mean(dim=0), features.var(dim=0, correction=0)])
+
+
+def gaussian_divergence(one: Tensor, other: Tensor, smallest: float = 1e-6) -> Tensor:
+    """``KL(p || q) + KL(q || p)`` of Gaussians, averaged over channels, of ``(..., 2, C)``.
+
+    Args:
+        one: Means and variances of p.
+        other: Those of q.
+        smallest: What a variance counts for at least: a covered lens has none.
+    """
+    (mean, var), (mean_, var_) = one.unbind(dim=-2), other.unbind(dim=-2)
+    var, var_ = var.clamp_min(smallest), var_.clamp_min(smallest)
+    apart = (mean - mean_).square()
+    return ((var + apart) / var_ + (var_ + apart) / var - 2).mean(dim=-1) / 2

@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, interpolate
 
 from ..errors import ReservoirError
 from ..options import choose, register
+from .base import Forward
 from .parts.mean_teacher import MeanTeacher, as_logits
-from .parts.views import RATIOS, View, make_views, resized, scaled
 
+RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 _SCORES = ("composite", "mean", "single")
+
+
+@dataclass(frozen=True)
+class View:
+    """The image at ``ratio`` times its size, mirrored left to right if ``flip``."""
+
+    ratio: float = 1.0
+    flip: bool = False
+
+    def probabilities(self, forward: Forward, inputs: Tensor, size: Sequence[int]) -> Tensor:
+        """What the model says of this view, as probabilities ``(N, C, *size)`` of the image."""
+        inputs = resized(inputs, scaled(inputs.shape[-2:], self.ratio))
+        logits = forward(inputs.flip(-1) if self.flip else inputs)
+        probabilities = resized(logits, size).softmax(dim=1)
+        return probabilities.flip(-1) if self.flip else probabilities
+
+
+def make_views(ratios: Sequence[float] = RATIOS, flip: bool = True) -> list[View]:
+    """Every ratio, plain and (if ``flip``) mirrored."""
+    return [View(*both) for both in product(ratios, (False, True) if flip else (False,))]
+
+
+def scaled(size: Sequence[int], ratio: float) -> tuple[int, ...]:
+    """A size in pixels times a ratio, rounded as image libraries do."""
+    return tuple(max(1, int(length * ratio + 0.5)) for length in size)
+
+
+def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
+    """Maps ``(N, C, H, W)`` at another size."""
+    if tuple(maps.shape[-2:]) == tuple(size):
+        return maps
+    return interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)
 
 
 @register("method", "cotta")
@@ -24,11 +59,10 @@ class Cotta(MeanTeacher):
     The student's and the teacher's adapted values belong to the domain (:class:`MeanTeacher`); a
     third network, the anchor, has the source's. For images there is :class:`CottaImages`.
 
-    - Teacher: ``theta' <- m theta' + (1 - m) theta`` after every step of the student.
     - Label: where the anchor is confident on the image as it is, the teacher's prediction for the
       image as it is; elsewhere its mean over the views (their softmax, at the size of the labels).
     - Loss: cross-entropy of the student on the image as it is with the hard label.
-    - Restoration: after the step every value goes back to the source with probability ``restore``.
+    - Teacher and restoration as in :class:`MeanTeacher`.
 
     ``CoTTA*`` of the ReservoirTTA paper adapts the affine parameters of normalisation layers, and
     has ``restore=0``, the default. Full CoTTA: ``params=dict(type="all")`` and ``restore=0.01``.
@@ -67,7 +101,6 @@ class Cotta(MeanTeacher):
         super().__init__(*args, **options)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction, and the student's cross-entropy with the composite label."""
         with torch.no_grad():
             single = self._single(inputs)
             mean = self._mean(inputs, single)
@@ -89,7 +122,8 @@ class Cotta(MeanTeacher):
         return as_logits(self._compose(inputs, single, mean))
 
     def _single(self, inputs: Tensor) -> Tensor:
-        return View().probabilities(self.forward, inputs, self._label_size(inputs))
+        size = scaled(inputs.shape[-2:], self.label_scale)
+        return View().probabilities(self.forward, inputs, size)
 
     def _mean(self, inputs: Tensor, single: Tensor) -> Tensor:
         total = torch.zeros_like(single)
@@ -105,6 +139,3 @@ class Cotta(MeanTeacher):
             anchor = self._single(inputs)
         confident = anchor.amax(dim=1, keepdim=True) > self.confidence
         return torch.where(confident, single, mean)
-
-    def _label_size(self, inputs: Tensor) -> tuple[int, ...]:
-        return scaled(inputs.shape[-2:], self.label_scale)

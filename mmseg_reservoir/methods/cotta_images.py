@@ -26,10 +26,8 @@ class CottaImages(MeanTeacher):
       that label (Eq. 1).
     - Teacher and restoration as in :class:`MeanTeacher` (Eq. 2 and 5 to 8).
 
-    The label is also the prediction. ``CoTTA*`` of the ReservoirTTA paper adapts the affine
-    parameters of normalisation layers and has ``restore=0``, the default. Full CoTTA:
-    ``params=dict(type="all")`` and ``restore=0.01``. ``counts["augmented"]`` counts the batches
-    whose labels came from augmentations.
+    The label is also the prediction. ``CoTTA*`` and full CoTTA differ as in :class:`Cotta`.
+    ``counts["augmented"]`` counts the batches whose labels came from augmentations.
 
     Args:
         confidence: Of the anchor, below which there are augmentations: 0.92 for CIFAR-10-C, 0.72
@@ -65,7 +63,6 @@ class CottaImages(MeanTeacher):
         self.counts["augmented"] = 0
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The label as a prediction, and the student's soft cross-entropy with it."""
         with torch.no_grad():
             unsure = self._is_unsure(inputs)
             label = self._label(inputs, unsure)

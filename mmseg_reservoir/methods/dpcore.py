@@ -67,7 +67,6 @@ class DPCore(Vpt):
         self.counts |= {"learned": 0, "reused": 0}
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No optimizer state, an empty coreset."""
         return super().fresh_domain_state() | {"statistics": None, "prompts": None}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,8 +75,11 @@ class DPCore(Vpt):
         self.reset_optimizer(self.state)
         self._seen = statistics(self._bare_features(inputs))
         before = self._from_source(self._seen)
-        self._weights = self._load_weighted()
-        if self._weights is not None:
+        self._weights: Tensor | None = None
+        if self.state["prompts"] is not None:
+            distances = discrepancy(self._seen, self.state["statistics"], self.std_weight)
+            self._weights = (-distances / self.temperature).softmax(dim=0)
+            self.space.load(self._weights @ self.state["prompts"])
             logits, loss = self._loss(inputs)
             if loss <= self.ratio * before or len(self._weights) == self.limit:
                 return logits, loss
@@ -86,34 +88,15 @@ class DPCore(Vpt):
         self._learn(inputs, self.first_steps - 1)
         return self._loss(inputs)
 
-    def _load_weighted(self) -> Tensor | None:
-        """Make the weighted prompt the current one; its weights, or None without elements."""
-        if self.state["prompts"] is None:
-            return None
-        distances = discrepancy(self._seen, self.state["statistics"], self.std_weight)
-        weights = (-distances / self.temperature).softmax(dim=0)
-        self.space.load(weights @ self.state["prompts"])
-        return weights
-
     def step(self) -> None:
         """Let the optimizer step, and remember what came out."""
         super().step()
-        prompt = self.space.snapshot()
         weights = self._weights
-        if weights is None:
-            self._add("statistics", self._seen)
-            self._add("prompts", prompt)
-            self.counts["learned"] += 1
-        else:
-            self._pull("statistics", self._seen, weights)
-            self._pull("prompts", prompt, weights)
-            self.counts["reused"] += 1
-
-    def _add(self, name: str, value: Tensor) -> None:
-        there = self.state[name]
-        self.state[name] = value[None] if there is None else torch.cat([there, value[None]])
-
-    def _pull(self, name: str, value: Tensor, weights: Tensor) -> None:
-        there = self.state[name]
-        share = self.alpha * weights
-        self.state[name] = there + share.view(-1, *[1] * value.ndim) * (value - there)
+        self.counts["learned" if weights is None else "reused"] += 1
+        for name, value in {"statistics": self._seen, "prompts": self.space.snapshot()}.items():
+            there = self.state[name]
+            if weights is not None:
+                share = self.alpha * weights.view(-1, *[1] * value.ndim)
+                self.state[name] = there + share * (value - there)
+            else:
+                self.state[name] = value[None] if there is None else torch.cat([there, value[None]])

@@ -63,7 +63,6 @@ class Eata(Eta):
         self.fisher = total / batches
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The prediction, and ETA's loss with the regulariser."""
         if self.needs_source and self.fisher is None:
             raise ReservoirError(
                 "EATA has no Fisher information: give it source images (source=..., or "
@@ -84,7 +83,6 @@ class Eata(Eta):
         return super().state_dict() | {"fisher": self.fisher}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
         super().load_state_dict(state)
         fisher = state["fisher"]
         self.fisher = None if fisher is None else fisher.to(self.source)

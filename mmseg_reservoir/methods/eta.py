@@ -55,11 +55,9 @@ class Eta(AdaptationMethod):
         self.counts |= {"reliable": 0, "selected": 0}
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No optimizer state, no average prediction."""
         return super().fresh_domain_state() | {"mean_prediction": None}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The prediction, and the weighted entropy of the samples that count."""
         prediction = self.forward(inputs)
         logits = samples(prediction)
         entropies = entropy(logits)
@@ -69,23 +67,16 @@ class Eta(AdaptationMethod):
             self.d_margin = by_classes("d_margin", classes)
 
         p = logits.detach().softmax(dim=1)
-        chosen = self._select(p, entropies.detach() < limit)
-        if not chosen.any():
-            return prediction, None
-        self.state["mean_prediction"] = moving_average(
-            self.state["mean_prediction"], p[chosen].mean(dim=0), self.momentum
-        )
-        entropies = entropies[chosen]
-        weights = (limit - entropies.detach()).exp()
-        return prediction, (weights * entropies).mean()
-
-    def _select(self, p: Tensor, reliable: Tensor) -> Tensor:
-        """Which of the reliable samples are not redundant."""
+        reliable = chosen = entropies.detach() < limit
         average = self.state["mean_prediction"]
-        chosen = reliable
         if average is not None:
-            assert self.d_margin is not None, "the loss has filled it in"
             chosen = reliable & (cosine_similarity(average[None], p, dim=1) < self.d_margin)
         self.counts["reliable"] += int(torch.count_nonzero(reliable))
         self.counts["selected"] += int(torch.count_nonzero(chosen))
-        return chosen
+        if not chosen.any():
+            return prediction, None
+        now = p[chosen].mean(dim=0)
+        self.state["mean_prediction"] = moving_average(average, now, self.momentum)
+        entropies = entropies[chosen]
+        weights = (limit - entropies.detach()).exp()
+        return prediction, (weights * entropies).mean()

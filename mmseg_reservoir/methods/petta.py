@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from ..errors import ReservoirError
 from ..options import choose, register
 from ..spaces.base import ParamSpace
 from .base import Forward, OptimizerFactory
-from .parts.features import Features
 from .parts.mean_teacher import soft_cross_entropy
 from .rotta import Rotta
 
@@ -39,12 +38,9 @@ class Petta(Rotta):
     has no weights of timeliness here. Means, memory, statistics, student and teacher belong to the
     domain; the source's features are shared. They come from :meth:`prepare`, with the source
     model's labels (the paper's Appendix E.4); a class with less than two source images is not
-    measured.
+    measured. Arguments that are not listed are those of :class:`Rotta`.
 
     Args:
-        forward: The model, as a function from images to logits ``(N, C)``.
-        space: The parameters that adapt.
-        optimizer: Makes the optimizer.
         alpha_0: Largest rate of the teacher.
         lambda_0: Largest weight of the regulariser: 10 for CIFAR-10/100-C and ImageNet-C, 1 for
             DomainNet.
@@ -54,13 +50,7 @@ class Petta(Rotta):
             way round, between the teacher and the student's plain and augmented view (Doebler et
             al., CVPR 2023; the paper's choice but for DomainNet). ``"cross_entropy"`` is RoTTA's.
         rate: Of the statistics of normalisation and of the features' means.
-        capacity: As in :class:`Rotta`; likewise the next three.
-        update_every: The number of samples between updates.
-        lambda_t: Weight of the age in the memory's choice.
-        lambda_u: Weight of the uncertainty in it.
         head: Name of the ``nn.Linear`` that makes the logits; by default the last one.
-        augment: Options of :class:`Augment`.
-        seed: Of the augmentations.
     """
 
     # No **options of RoTTA: its nu and alpha are alpha_0 and rate here.
@@ -82,10 +72,8 @@ class Petta(Rotta):
         augment: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        distances = {"cosine": _cosine_distance, "l2": _squared_distance}
-        self.distance = choose(regulariser, distances, "regulariser of petta")
-        losses = {"self_training": _self_training, "cross_entropy": _cross_entropy}
-        self.classification = choose(classification, losses, "classification loss of petta")
+        self.distance = choose(regulariser, _DISTANCES, "regulariser of petta")
+        self.classification = choose(classification, _LOSSES, "classification loss of petta")
         self.features = Features(space.model, head)
         self.alpha_0 = alpha_0
         self.lambda_0 = lambda_0
@@ -130,8 +118,8 @@ class Petta(Rotta):
         count, total, squares = sums.split([1, *[(sums.shape[1] - 1) // 2] * 2], dim=1)
         mean = total / count.clamp_min(1)
         variance = (squares / count.clamp_min(1) - mean.square()).clamp_min(0)
-        found = {"mean": mean, "variance": variance, "count": count[:, 0]}
-        self.known = {name: value.to(self.source) for name, value in found.items()}
+        measured = {"mean": mean, "variance": variance, "count": count[:, 0]}
+        self.known = {name: value.to(self.source) for name, value in measured.items()}
 
     def adapt(self, inputs: Tensor) -> Tensor:
         """As RoTTA, once the features of the source are known."""
@@ -143,7 +131,6 @@ class Petta(Rotta):
         return super().adapt(inputs)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """For the images of the memory: the teacher's prediction and the student's loss."""
         with torch.no_grad():
             with self.teaching():
                 prediction, features = self.features(self.forward, inputs)
@@ -162,31 +149,24 @@ class Petta(Rotta):
 
     def _sense(self, features: Tensor, labels: Tensor) -> None:
         """The divergence from the source, and where the means go if the update succeeds."""
-        means, known = self.state["means"], self.known
-        assert known is not None, "adapt() refuses to begin without"
-        means = known["mean"].clone() if means is None else means.clone()
-        present = [y for y in labels.unique().tolist() if known["count"][y] >= 2]
-        drift = means[present] - known["mean"][present]
-        far = (drift.square() / (known["variance"][present] + _TINY)).sum(dim=1)
+        means, source = self.state["means"], self.known
+        assert source is not None, "adapt() refuses to begin without"
+        means = source["mean"].clone() if means is None else means.clone()
+        present = [y for y in labels.unique().tolist() if source["count"][y] >= 2]
+        drift = means[present] - source["mean"][present]
+        far = (drift.square() / (source["variance"][present] + _TINY)).sum(dim=1)
         self.divergence = float((1 - (-far).exp()).mean()) if present else 0.0
         for y in present:
             means[y] = torch.lerp(means[y], features[labels == y].mean(dim=0), self.rate)
         self._means = means
 
-    def update(self, inputs: Tensor, loss: Tensor) -> None:
-        """As RoTTA; the features' means follow, unless the update is rejected."""
-        rejected = self.rejected
-        super().update(inputs, loss)
-        if self.rejected == rejected:
-            self.state["means"] = self._means
-
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """The teacher, at the rate that the divergence leaves it."""
+        """The teacher, at the rate that the divergence leaves it; the features' means follow."""
+        self.state["means"] = self._means
         self.momentum = 1 - (1 - self.divergence) * self.alpha_0
         return super().average(student, teacher)
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """An empty memory, and means that are still the source's."""
         return super().fresh_domain_state() | {"means": None}
 
     def state_dict(self) -> dict[str, Any]:
@@ -194,17 +174,16 @@ class Petta(Rotta):
         return super().state_dict() | {"known": self.known}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
         super().load_state_dict(state)
-        known = state["known"]
-        self.known = known and {name: value.to(self.source) for name, value in known.items()}
+        saved = state["known"]
+        self.known = saved and {name: value.to(self.source) for name, value in saved.items()}
 
 
 def _self_training(plain: Tensor, augmented: Tensor, teacher: Tensor) -> Tensor:
-    both = (plain, augmented)
-    nothing = plain.new_zeros(())
-    there = sum((soft_cross_entropy(s, teacher.softmax(dim=1)) for s in both), start=nothing)
-    back = sum((soft_cross_entropy(teacher, s.softmax(dim=1)) for s in both), start=nothing)
+    label = teacher.softmax(dim=1)
+    there = soft_cross_entropy(plain, label) + soft_cross_entropy(augmented, label)
+    back = soft_cross_entropy(teacher, plain.softmax(dim=1))
+    back = back + soft_cross_entropy(teacher, augmented.softmax(dim=1))
     return (there + back) / 4
 
 
@@ -212,9 +191,48 @@ def _cross_entropy(plain: Tensor, augmented: Tensor, teacher: Tensor) -> Tensor:
     return soft_cross_entropy(augmented, teacher.softmax(dim=1))
 
 
-def _cosine_distance(values: Tensor, source: Tensor) -> Tensor:
-    return 1 - cosine_similarity(values, source, dim=0)
+_LOSSES = {"self_training": _self_training, "cross_entropy": _cross_entropy}
+_DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cosine": lambda values, source: 1 - cosine_similarity(values, source, dim=0),
+    "l2": lambda values, source: (values - source).square().sum(),
+}
 
 
-def _squared_distance(values: Tensor, source: Tensor) -> Tensor:
-    return (values - source).square().sum()
+class Features:
+    """Looks at the input of the classification head while the model runs.
+
+    Args:
+        model: The classifier.
+        head: Name of the ``nn.Linear`` that makes the logits; by default the model's last one.
+    """
+
+    def __init__(self, model: nn.Module, head: str | None = None) -> None:
+        linear = {n: m for n, m in model.named_modules() if isinstance(m, nn.Linear)}
+        if head is None and linear:
+            head = list(linear)[-1]
+        if head not in linear:
+            some = ", ".join(list(linear)[-5:]) or "none"
+            raise ReservoirError(
+                f"features are what goes into the last nn.Linear of a classifier; "
+                f"{type(model).__name__} has {f'no such layer {head!r}' if head else 'none'}. Name "
+                f"one with head=... (the last of those there are: {some}) or choose a method that "
+                "needs no features"
+            )
+        self.name = head
+        self.head = linear[head]
+
+    def __call__(self, forward: Forward, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits ``(N, C)`` and features ``(N, D)`` of one forward pass."""
+        seen: list[Tensor] = []
+        with self.head.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
+            logits = forward(inputs)
+        shapes = [tuple(features.shape) for features in seen]
+        if shapes != [(len(inputs), self.head.in_features)] or (
+            logits.shape[1:] != torch.Size([self.head.out_features])
+        ):
+            raise ReservoirError(
+                f"{self.name!r} is not the head of this classifier: for {len(inputs)} images it "
+                f"was given {shapes or 'nothing'}, and logits are {tuple(logits.shape)}. Name the "
+                "nn.Linear that makes the logits with head=..."
+            )
+        return logits, seen[0]

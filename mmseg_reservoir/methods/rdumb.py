@@ -34,11 +34,9 @@ class RDumb(Eta):
         self.counts["resets"] = 0
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """As ETA's, with no batch counted."""
         return super().fresh_domain_state() | {"batches": 0}
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Adapt as ETA does; reset when the time has come."""
         prediction = super().adapt(inputs)
         self.state["batches"] += 1
         if self.state["batches"] == self.reset_every:

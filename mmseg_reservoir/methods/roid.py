@@ -61,28 +61,23 @@ class Roid(AdaptationMethod):
         self.batch_size = batch_size
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No optimizer state, no average prediction (which stands for the uniform one)."""
         return super().fresh_domain_state() | {"mean_prediction": None}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction, and its weighted soft likelihood ratio."""
         prediction = self.forward(inputs)
         logits = samples(prediction)
         p = logits.softmax(dim=1)
         average = self.state["mean_prediction"]
         if average is None:
             average = torch.full_like(p[0], 1 / p.shape[1])
-        weights = self._weights(average, p.detach(), entropy(logits.detach()))
+        diversity = unit_range(1 - cosine_similarity(average[None], p.detach(), dim=1))
+        certainty = unit_range(-entropy(logits.detach()))
+        weights = (diversity * certainty / self.temperature).exp()
+        weights = weights * (diversity >= diversity.mean())
         loss = (weights * soft_likelihood_ratio(p)).sum() / (self.batch_size or len(p))
         if torch.isfinite(loss):  # a broken batch must not poison the average for good
             self.state["mean_prediction"] = moving_average(average, p.mean(dim=0), self.momentum)
         return prediction, loss
-
-    def _weights(self, average: Tensor, p: Tensor, entropies: Tensor) -> Tensor:
-        diversity = unit_range(1 - cosine_similarity(average[None], p, dim=1))
-        certainty = unit_range(-entropies)
-        weights = (diversity * certainty / self.temperature).exp()
-        return weights * (diversity >= diversity.mean())
 
     def step(self) -> None:
         """Let the optimizer step; then go a little back to the source."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -14,11 +14,11 @@ from ..core.losses import entropy
 from ..errors import ReservoirError
 from ..options import construct, register
 from ..spaces.base import ParamSpace
+from ..spaces.normalisation import BlendedBatchNorm, blend, carry_statistics, learning
 from .base import Forward, OptimizerFactory
 from .parts.augment import Augment
 from .parts.bank import BalancedBank
 from .parts.mean_teacher import MeanTeacher, soft_cross_entropy
-from .parts.robust_norm import RobustNorms
 
 
 @register("method", "rotta")
@@ -97,7 +97,6 @@ class Rotta(MeanTeacher):
         return prediction
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """For the images of the memory: the teacher's prediction and the student's loss."""
         with torch.no_grad(), self.teaching():
             prediction = self.forward(inputs)
         self.take_student()
@@ -122,7 +121,6 @@ class Rotta(MeanTeacher):
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
-        """The teacher's prediction."""
         logits = super().predict(inputs)
         if logits.ndim != 2:
             raise ReservoirError(
@@ -132,10 +130,35 @@ class Rotta(MeanTeacher):
         return logits
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """An empty memory."""
         return super().fresh_domain_state() | {"bank": [], "seen": 0}
 
 
 def timeliness(ages: Tensor) -> Tensor:
     """``exp(-A) / (1 + exp(-A))`` of ages A as shares of the memory's capacity."""
     return (-ages).sigmoid()
+
+
+class RobustNorms:
+    """Robust batch normalisation (RoTTA, Sec. 3.2) of all BatchNorm layers of a model.
+
+    Their statistics become part of the space. They follow the stream slowly: the layers normalise
+    by their blend with those of the batch where they learn, elsewhere by them as they are.
+
+    Args:
+        space: The parameters that adapt; before an optimizer holds its values.
+        rate: The share of a batch in the statistics.
+    """
+
+    def __init__(self, space: ParamSpace, rate: float) -> None:
+        blending = [m for m in space.model.modules() if isinstance(m, BlendedBatchNorm)]
+        if any(layer.always for layer in blending):
+            raise ReservoirError(
+                "robust normalisation blends statistics by itself, but the model has been told to "
+                'blend them already: build the method with statistics="running"'
+            )
+        self.layers = blend(space.model, rate, always=False)
+        carry_statistics(space, self.layers)
+
+    def learning(self) -> AbstractContextManager[None]:
+        """Within this context every forward pass moves the statistics."""
+        return learning(self.layers.values())

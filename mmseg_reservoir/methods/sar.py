@@ -71,7 +71,6 @@ class Sar(AdaptationMethod):
         return super().inherit_domain_state(state)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The prediction, and the mean entropy of its reliable samples."""
         prediction = self.forward(inputs)
         entropies = entropy(samples(prediction))
         self._reliable = self._is_reliable(entropies, prediction.shape[1])
@@ -91,7 +90,11 @@ class Sar(AdaptationMethod):
         self.space.load(here)
         if second is not None and stepping:
             self.step()
-            self._recover(second)
+            average = moving_average(self.state["loss"], second, self.momentum)
+            self.state["loss"] = average
+            if average < self.reset_below:
+                self.reset()
+                self.counts["resets"] += 1
 
     def _loss_there(self, inputs: Tensor) -> Tensor | None:
         """The entropy of the samples that are reliable at both points; None if there are none."""
@@ -106,11 +109,3 @@ class Sar(AdaptationMethod):
 
     def _is_reliable(self, entropies: Tensor, classes: int) -> Tensor:
         return entropies.detach() < self.margin * math.log(classes)
-
-    def _recover(self, loss: Tensor) -> None:
-        """Follow the loss; reset where its average is too small."""
-        average = moving_average(self.state["loss"], loss, self.momentum)
-        self.state["loss"] = average
-        if average < self.reset_below:
-            self.reset()
-            self.counts["resets"] += 1

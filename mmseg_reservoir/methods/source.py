@@ -1,4 +1,4 @@
-"""No adaptation: the source model as it is, the first row of every table."""
+"""No adaptation: the source model, normalising by the source or by the batch: two baselines."""
 
 from __future__ import annotations
 
@@ -16,24 +16,33 @@ _UNUSED = partial(torch.optim.SGD, lr=0.0)
 
 @register("method", "source")
 class Source(AdaptationMethod):
-    """Predicts and never updates, so it needs no optimizer.
+    """Predicts and never updates, so it needs no optimizer: the first row of every table.
 
-    BatchNorm normalises by the statistics of the source. With those of the batch instead it is the
-    baseline :class:`Norm`.
+    BatchNorm normalises by the statistics of the source.
     """
 
     statistics = "running"
 
     def __init__(
-        self,
-        forward: Forward,
-        space: ParamSpace,
-        optimizer: OptimizerFactory = _UNUSED,
+        self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory = _UNUSED
     ) -> None:
         super().__init__(forward, space, optimizer)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, None]:
-        """The prediction, and nothing to descend."""
         # Nothing needs a gradient, but statistics that follow the stream do so only beside one.
         with torch.set_grad_enabled(bool(self.space.followers)):
             return self.forward(inputs), None
+
+
+@register("method", "norm")
+class Norm(Source):
+    """The source model with the BatchNorm statistics of the batch, what all compare with.
+
+    From "Improving robustness against common corruptions by covariate shift adaptation" (Schneider
+    et al., NeurIPS 2020) and "Evaluating Prediction-Time Batch Normalization for Robustness under
+    Covariate Shift" (Nado et al., 2020). The former's blend with the source's statistics is
+    ``statistics=0.5``, for example; their weight ``N / (N + n)`` of a prior N is given as the share
+    ``n / (N + n)`` of the batch. A model without BatchNorm is the source model.
+    """
+
+    statistics = "batch"

@@ -14,6 +14,5 @@ class Tent(AdaptationMethod):
     """Minimises the mean softmax entropy of the prediction, of images or of pixels (Eq. 1)."""
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction and its mean entropy."""
         logits = self.forward(inputs)
         return logits, entropy(logits).mean()

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core.losses import entropy
 from ..errors import ReservoirError
 from ..options import choose, register
-from ..spaces.prompt_space import PromptSpace
+from ..spaces.prompt import PromptSpace
 from .base import AdaptationMethod
 
 
@@ -95,12 +95,12 @@ class Vpt(AdaptationMethod):
         """Measure the features of source images, without prompts."""
         if not self.aligns:
             return
-        found: list[Tensor] = []
+        batches: list[Tensor] = []
         for inputs in source:
-            found.append(self._bare_features(inputs))
-            if sum(map(len, found)) >= self.source_images:
+            batches.append(self._bare_features(inputs))
+            if sum(map(len, batches)) >= self.source_images:
                 break
-        features = torch.cat(found)[: self.source_images] if found else torch.empty(0)
+        features = torch.cat(batches)[: self.source_images] if batches else torch.empty(0)
         if len(features) < 2:
             raise ReservoirError(
                 f"the statistics of the source need at least 2 images, got {len(features)}: name "
@@ -109,7 +109,6 @@ class Vpt(AdaptationMethod):
         self.source_statistics = statistics(features)
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No optimizer state, no batch seen."""
         return super().fresh_domain_state() | {"batches": 0}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,7 +157,6 @@ class Vpt(AdaptationMethod):
         return super().state_dict() | {"source_statistics": self.source_statistics}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
         super().load_state_dict(state)
-        found = state["source_statistics"]
-        self.source_statistics = None if found is None else found.to(self.source)
+        saved = state["source_statistics"]
+        self.source_statistics = None if saved is None else saved.to(self.source)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from ..options import register
-from .base import modules_below
-from .low_rank import LowRankSpace
+from ..options import choose, register
+from .base import ParamSpace, modules_below
 
 SEGFORMER_TARGETS = ("attn.attn", "ffn.layers.0", "ffn.layers.4")
 """mmseg's MiT: the attention (packed q, k, v and its output) and the 1x1 convs of MixFFN."""
+
+_A, _B = "lora_A", "lora_B"
 
 
 @register("params", "lora")
@@ -51,9 +53,11 @@ def lora_space(
     names = [n for n in modules if any(f".{n}".endswith(f".{target}") for target in targets)]
     for target in targets:
         if not any(f".{name}".endswith(f".{target}") for name in names):
+            leaves = (nn.Linear, nn.MultiheadAttention)
+            there = [name for name, module in modules.items() if isinstance(module, leaves)]
             raise ReservoirError(
                 f"params.targets: no module below {under or 'the model'!r} has a name that ends in "
-                f"{target!r}; {type(model).__name__} has e.g. {', '.join(_leaves(modules)[:8])}"
+                f"{target!r}; {type(model).__name__} has e.g. {', '.join(there[:8])}"
             )
     for name in names:
         module = modules[name]
@@ -76,5 +80,62 @@ def lora_space(
     return LowRankSpace(model, selected, average)
 
 
-def _leaves(modules: dict[str, nn.Module]) -> list[str]:
-    return [n for n, m in modules.items() if isinstance(m, (nn.Linear, nn.MultiheadAttention))]
+class LowRankSpace(ParamSpace):
+    """Factors A ``(r, in, ...)`` and B ``(out, r, ...)`` that act as their product.
+
+    Args:
+        model: The model; already on its device.
+        selected: The factors by name; the names of a pair differ in ``lora_A`` and ``lora_B``.
+        average: How experts are ensembled. ``"factors"`` averages A and B each by itself, the
+            paper's Eq. 14 taken literally. ``"product"`` averages what they do, B A.
+    """
+
+    def __init__(
+        self, model: nn.Module, selected: Mapping[str, nn.Parameter], average: str = "factors"
+    ) -> None:
+        self.by_product = choose(
+            average, {"factors": False, "product": True}, "average of low-rank factors"
+        )
+        names = list(selected)
+        pairs = [(n, n.replace(_A, _B)) for n in names if _A in n]
+        if not pairs or sorted(sum(pairs, ())) != sorted(names):
+            raise ReservoirError(
+                f"low-rank factors must come in pairs named {_A} and {_B}, got {names}"
+            )
+        super().__init__(model, selected)
+        self._pairs = [(names.index(a), names.index(b)) for a, b in pairs]
+
+    @contextmanager
+    def at(self, vector: Tensor) -> Iterator[None]:
+        seen = [parameter.data for parameter in self._parameters]
+        self._attach(self.split(self.values.detach()))
+        try:
+            with super().at(vector):
+                yield
+        finally:
+            self._attach(seen)
+
+    @contextmanager
+    def ensembled(self, experts: Tensor, weights: Tensor) -> Iterator[None]:
+        if not self.by_product:
+            with super().ensembled(experts, weights):
+                yield
+            return
+        # sum_k q_k B_k A_k is one product of rank K r: the A's on top of each other, the B's
+        # side by side. No dense matrix is made, and the frozen weights are not touched.
+        split = [self.split(expert) for expert in experts]
+        stacked = self.split(weights.to(experts) @ experts)  # what is no factor is just averaged
+        for a, b in self._pairs:
+            stacked[a] = torch.cat([expert[a] for expert in split], dim=0)
+            shares = zip(weights.to(experts), split, strict=True)
+            stacked[b] = torch.cat([q * expert[b] for q, expert in shares], dim=1)
+        self._attach(stacked)
+        try:
+            yield
+        finally:
+            self._attach(self.split(self.values.detach()))
+
+    def _attach(self, tensors: list[Tensor]) -> None:
+        for parameter, tensor in zip(self._parameters, tensors, strict=True):
+            parameter.data = tensor
+        self.changed()

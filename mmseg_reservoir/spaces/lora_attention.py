@@ -18,7 +18,6 @@ class LoraAttention(MultiheadAttention):
     """
 
     def forward(self, query: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Attention as ``nn.MultiheadAttention`` computes it."""
         base = self.get_base_layer()
         assert isinstance(base, nn.MultiheadAttention), "what peft was told to use this layer for"
         output = base.get_submodule("out_proj")  # a Linear of peft's, in the place of torch's

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _NAMED = {"running": 0.0, "batch": 1.0}
+_Layer = TypeVar("_Layer", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Statistics:
             raise ReservoirError(
                 f"statistics: the share of the batch must be in [0, 1], got {self.share}"
             )
-        if self.per_expert and not self._blends:
+        if self.per_expert and self.share in (0, 1):
             raise ReservoirError(
                 "statistics: those of an expert follow the stream by the share of a batch, which "
                 f"must be above 0 and below 1, got {self.share}: take 0.1, or leave out per_expert"
@@ -82,21 +83,17 @@ class Statistics:
             "number from 0 to 1, or dict(share=..., per_expert=True)"
         )
 
-    @property
-    def _blends(self) -> bool:
-        return 0 < self.share < 1
-
     def apply(self, model: nn.Module) -> None:
         """Prepare the BatchNorm layers of a model; to be called before its space is made."""
         if self.share == 1:
             use_batch_statistics(model)
-        elif self._blends and not blend(model, self.share):
+        elif self.share and not blend(model, self.share):
             _logger.warning("%s has no BatchNorm: statistics change nothing", type(model).__name__)
 
     def carry(self, space: ParamSpace) -> None:
         """Make statistics that follow the stream part of a space; before an optimizer holds it."""
         if self.per_expert:
-            layers = _blended(space.model)
+            layers = _layers(space.model, BlendedBatchNorm)
             carry_statistics(space, layers)
             space.followers += layers.values()
 
@@ -107,7 +104,7 @@ def use_batch_statistics(model: nn.Module) -> None:
     This is what TENT does for classification. A map with one value per channel has no statistics,
     such as the pooled branch of DeepLab and PSPNet for a single image: there the source's serve.
     """
-    for module in _norms(model).values():
+    for module in _layers(model, _BatchNorm).values():
         mean, var = module.running_mean, module.running_var
         if mean is not None and var is not None:
             module.register_forward_pre_hook(partial(_lend, (mean, var)))
@@ -125,25 +122,9 @@ def _take_back(norm: _BatchNorm, inputs: tuple[Tensor, ...], output: Tensor) -> 
     norm.running_mean = norm.running_var = None
 
 
-def _running(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
-    """Mean and variance that a layer keeps, which :func:`_check_replaceable` has asked for."""
-    mean, var = norm.running_mean, norm.running_var
-    assert mean is not None, "a layer without running statistics is not blended"
-    assert var is not None, "a layer with a running mean has a running variance"
-    return mean, var
-
-
 def _has_one_value(x: Tensor) -> bool:
     """Whether a map ``(N, C, ...)`` has one value per channel, hence no spread."""
     return x.numel() == x.shape[1]
-
-
-def _never() -> bool:
-    return False
-
-
-def _always() -> bool:
-    return True
 
 
 class BlendedBatchNorm(_BatchNorm):
@@ -159,21 +140,23 @@ class BlendedBatchNorm(_BatchNorm):
             statistics as they are.
     """
 
+    running_mean: Tensor  # which :func:`_check_replaceable` has asked for
+    running_var: Tensor
+
     def __init__(self, norm: _BatchNorm, rate: float, always: bool = True) -> None:
         super().__init__(norm.num_features, norm.eps, affine=False)
-        self.weight, self.bias = norm.weight, norm.bias
-        self.affine = norm.affine
-        self.running_mean, self.running_var = norm.running_mean, norm.running_var
-        self.num_batches_tracked = norm.num_batches_tracked
+        statistics = ("running_mean", "running_var", "num_batches_tracked")
+        for name in ("weight", "bias", "affine", *statistics):
+            setattr(self, name, getattr(norm, name))
         self.rate = rate
         self.always = always
-        self.learns: Callable[[], bool] = _never
+        self.learns: Callable[[], bool] | None = None
         self.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The normalised maps ``(N, C, ...)``."""
-        running_mean, running_var = _running(self)
-        learns = self.learns()
+        running_mean, running_var = self.running_mean, self.running_var
+        assert running_mean is not None, "a layer without running statistics is not blended"
+        learns = self.learns is not None and self.learns()
         if not (learns or self.always) or _has_one_value(x):
             return batch_norm(x, running_mean, running_var, self.weight, self.bias, eps=self.eps)
         dims = [d for d in range(x.ndim) if d != 1]
@@ -194,13 +177,11 @@ class BlendedBatchNorm(_BatchNorm):
 
 @contextmanager
 def learning(
-    layers: Iterable[BlendedBatchNorm], when: Callable[[], bool] = _always
+    layers: Iterable[BlendedBatchNorm], when: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
     """Within this context forward passes move the running statistics of layers.
 
-    Args:
-        layers: Which ones.
-        when: Asked in every pass; ``torch.is_grad_enabled`` leaves out those that only look.
+    ``when`` is asked in every pass; ``torch.is_grad_enabled`` leaves out those that only look.
     """
     layers = list(layers)
     for layer in layers:
@@ -209,7 +190,7 @@ def learning(
         yield
     finally:
         for layer in layers:
-            layer.learns = _never
+            layer.learns = None
 
 
 def blend(model: nn.Module, rate: float, always: bool = True) -> dict[str, BlendedBatchNorm]:
@@ -220,13 +201,13 @@ def blend(model: nn.Module, rate: float, always: bool = True) -> dict[str, Blend
         rate: The share of a batch.
         always: As in :class:`BlendedBatchNorm`.
     """
-    norms = _norms(model)
+    norms = _layers(model, _BatchNorm)
     for name, norm in norms.items():
         _check_replaceable(name or "the model", norm)
     for name, norm in norms.items():
         parent, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(parent), leaf, BlendedBatchNorm(norm, rate, always))
-    return _blended(model)
+    return _layers(model, BlendedBatchNorm)
 
 
 def carry_statistics(space: ParamSpace, layers: Mapping[str, BlendedBatchNorm]) -> None:
@@ -238,17 +219,14 @@ def carry_statistics(space: ParamSpace, layers: Mapping[str, BlendedBatchNorm]) 
     """
     buffers = {}
     for name, layer in layers.items():
-        buffers[f"{name}.running_mean"], buffers[f"{name}.running_var"] = _running(layer)
+        buffers[f"{name}.running_mean"] = layer.running_mean
+        buffers[f"{name}.running_var"] = layer.running_var
     if buffers:  # a model with LayerNorm or GroupNorm has none
         space.carry(buffers)
 
 
-def _norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    return {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
-
-
-def _blended(model: nn.Module) -> dict[str, BlendedBatchNorm]:
-    return {n: m for n, m in model.named_modules() if isinstance(m, BlendedBatchNorm)}
+def _layers(model: nn.Module, kind: type[_Layer]) -> dict[str, _Layer]:
+    return {n: m for n, m in model.named_modules() if isinstance(m, kind)}
 
 
 def _check_replaceable(name: str, norm: _BatchNorm) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..options import choose, register
-from .base import modules_below
-from .prompt_space import PromptSpace, PromptTokens
+from .base import ParamSpace, modules_below
 
 
 @register("params", "prompt")
@@ -45,46 +44,30 @@ def prompt_space(
         raise ReservoirError(f"{name or type(vit).__name__} has prompts already: give it once")
     values = torch.empty(count, like.shape[-1], dtype=like.dtype)
     choose(init, INITS, "params.init")(values, vit, torch.Generator().manual_seed(seed))
-    vit.prompts = prompts = PromptTokens(values.to(like.device), _prefix(vit))
+    has_class = isinstance(getattr(vit, "cls_token", None), Tensor)
+    position = int(getattr(vit, "num_prefix_tokens", has_class))
+    vit.prompts = prompts = PromptTokens(values.to(like.device), position)
     prompts.attach(blocks[0], blocks[-1])
     return PromptSpace(model, f"{name}.prompts.tokens".lstrip("."), prompts, head)
 
 
-class _Transformer(NamedTuple):
-    """What prompts need to know of a vision transformer."""
-
-    name: str
-    module: nn.Module
-    blocks: nn.Sequential | nn.ModuleList
-    head: nn.Module
-    token: Tensor
-
-
-def _find_transformer(model: nn.Module, under: str) -> _Transformer:
+def _find_transformer(
+    model: nn.Module, under: str
+) -> tuple[str, nn.Module, nn.Sequential | nn.ModuleList, nn.Module, Tensor]:
+    """Name, module, blocks and head of a transformer, and what has the last size of a token."""
     for name, module in modules_below(model, under).items():
         blocks, head = (getattr(module, part, None) for part in ("blocks", "head"))
         if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
             continue
-        token = _token(module)
+        values = (getattr(module, part, None) for part in ("cls_token", "pos_embed"))
+        token = next((value.detach() for value in values if isinstance(value, Tensor)), None)
         if isinstance(head, nn.Module) and token is not None:
-            return _Transformer(name, module, blocks, head, token)
+            return name, module, blocks, head, token
     raise ReservoirError(
         f"no vision transformer below {under or 'the model'!r}: prompts need a module with "
         "'blocks', 'head' and 'cls_token' or 'pos_embed', as those of timm; "
         f"{type(model).__name__} has {', '.join(n for n, _ in model.named_children()) or 'nothing'}"
     )
-
-
-def _token(vit: nn.Module) -> Tensor | None:
-    """Something whose last size is that of a token."""
-    found = (getattr(vit, name, None) for name in ("cls_token", "pos_embed"))
-    return next((value.detach() for value in found if isinstance(value, Tensor)), None)
-
-
-def _prefix(vit: nn.Module) -> int:
-    """How many tokens stand before those of the image."""
-    has_class = isinstance(getattr(vit, "cls_token", None), Tensor)
-    return int(getattr(vit, "num_prefix_tokens", has_class))
 
 
 def _uniform(values: Tensor, vit: nn.Module, generator: torch.Generator) -> None:
@@ -93,16 +76,105 @@ def _uniform(values: Tensor, vit: nn.Module, generator: torch.Generator) -> None
     values.uniform_(-limit, limit, generator=generator)
 
 
-def _normal(values: Tensor, vit: nn.Module, generator: torch.Generator) -> None:
-    values.normal_(std=0.02, generator=generator)
-
-
-def _zero(values: Tensor, vit: nn.Module, generator: torch.Generator) -> None:
-    values.zero_()
-
-
-INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], None]] = {
+INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], object]] = {
     "uniform": _uniform,
-    "normal": _normal,
-    "zero": _zero,
+    "normal": lambda values, vit, generator: values.normal_(std=0.02, generator=generator),
+    "zero": lambda values, vit, generator: values.zero_(),
 }
+
+
+class PromptTokens(nn.Module):
+    """Learnable tokens that a transformer sees from its first block to its last.
+
+    Args:
+        values: The tokens at the start, ``(count, D)``.
+        position: How many of the transformer's own tokens stand before them.
+    """
+
+    def __init__(self, values: Tensor, position: int) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(values)
+        self.position = position
+        self.shown = True
+
+    def attach(self, first: nn.Module, last: nn.Module) -> None:
+        """Put the tokens in before the first block, and take them out behind the last.
+
+        Out again, so that pooling and whatever else follows finds the tokens it knows.
+        """
+        first.register_forward_pre_hook(self._insert)
+        last.register_forward_hook(self._drop)
+
+    def _insert(self, block: nn.Module, inputs: tuple) -> tuple | None:
+        if not self.shown:
+            return None
+        x, *rest = inputs
+        if x.ndim != 3 or x.shape[2] != self.tokens.shape[1]:
+            raise ReservoirError(
+                f"prompts need blocks of tokens (N, L, {self.tokens.shape[1]}), got "
+                f"{tuple(x.shape)}: this transformer cannot take them"
+            )
+        tokens = self.tokens.to(x.dtype).expand(len(x), -1, -1)
+        own = x[:, : self.position], x[:, self.position :]
+        return torch.cat([own[0], tokens, own[1]], dim=1), *rest
+
+    def _drop(self, block: nn.Module, inputs: tuple, output: Tensor) -> Tensor | None:
+        if not self.shown:
+            return None
+        behind = self.position + len(self.tokens)
+        return torch.cat([output[:, : self.position], output[:, behind:]], dim=1)
+
+
+class PromptSpace(ParamSpace):
+    """Prompts as the adapted parameters, and the features that they change.
+
+    No value of a prompt is "no prompt". So the initial values, taken as parameters to look at
+    (:meth:`at`), stand for the model without prompts: that is what the source model is.
+
+    Args:
+        model: The model; already on its device.
+        name: The name of the tokens in it.
+        prompts: The tokens, attached.
+        head: The module whose input is the feature of an image: the classifier.
+    """
+
+    def __init__(self, model: nn.Module, name: str, prompts: PromptTokens, head: nn.Module) -> None:
+        super().__init__(model, {name: prompts.tokens})
+        self.initial = self.snapshot()
+        self._prompts = prompts
+        self._head = head
+
+    def begin_at(self, vector: Tensor) -> None:
+        """Take other values for the initial ones, those of the source model."""
+        self.initial.copy_(vector)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Within this context the model has no prompts."""
+        before, self._prompts.shown = self._prompts.shown, False
+        try:
+            yield
+        finally:
+            self._prompts.shown = before
+
+    @contextmanager
+    def at(self, vector: Tensor) -> Iterator[None]:
+        """Within this context the model has other prompts; none if they are the initial ones."""
+        untouched = torch.equal(vector, self.initial)
+        with super().at(vector), self.hidden() if untouched else nullcontext():
+            yield
+
+    def features(
+        self, forward: Callable[[Tensor], Tensor], inputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The prediction and what the classifier made it from, one row ``(D,)`` per image."""
+        seen: list[Tensor] = []
+        with self._head.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
+            logits = forward(inputs)
+        if len(seen) != 1 or seen[0].ndim != 2:
+            shapes = [tuple(x.shape) for x in seen]
+            raise ReservoirError(
+                "the classifier (the transformer's module 'head') must be called once, with one "
+                f"feature per image; it was called with {shapes or 'nothing'}"
+            )
+        return logits, seen[0]

@@ -1,7 +1,9 @@
 import torch
-from small_net import make_method, make_net
+from small_net import make_classifier, make_method, make_net
+from torch import nn
 
-from mmseg_reservoir.methods import Source
+from mmseg_reservoir.methods import Norm, Source
+from mmseg_reservoir.options import find
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 
@@ -17,3 +19,37 @@ def test_predicts_and_never_changes(stream):
 def test_needs_no_optimizer():
     net = make_net()
     assert Source(net, ParamSpace(net, norm_affine(net))).domain_state() == {"optimizer": {}}
+
+
+def test_norm_is_the_source_model_that_normalises_by_the_batch(stream):
+    method, net = make_method(Norm, handles="images"), make_classifier()
+    net[4].train()  # BatchNorm by the batch, as torch does it in training
+    for x in stream:
+        with torch.no_grad():
+            torch.testing.assert_close(method.adapt(x), net(x))
+    assert torch.equal(method.space.values, method.source)
+    assert method.counts == {"updates": 0, "skipped": len(stream), "not_finite": 0}
+
+
+def test_norm_does_so_also_where_the_task_goes_by_the_source(stream):
+    norm, source = make_method(Norm), make_method(Source)
+    assert not torch.allclose(norm.predict(stream[0]), source.predict(stream[0]))
+
+
+def test_statistics_of_an_expert_follow_the_stream_without_any_update(stream):
+    method = make_method(Norm, statistics=dict(share=0.2, per_expert=True))
+    predicted = method.predict(stream[0])
+    assert torch.equal(method.space.values, method.source)
+    adapted = method.adapt(stream[0])
+    assert torch.equal(adapted, predicted)
+    assert not adapted.requires_grad
+    assert not torch.isclose(method.space.carried, method.source[method.space.adapting :]).any()
+    parameters = slice(method.space.adapting)
+    assert torch.equal(method.space.values[parameters], method.source[parameters])
+
+
+def test_norm_needs_no_optimizer_nor_batch_normalisation():
+    net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    method = find("method", "norm")(net, ParamSpace(net, norm_affine(net)))
+    x = torch.randn(3, 4)
+    assert torch.equal(method.adapt(x), net(x))

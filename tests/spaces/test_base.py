@@ -7,8 +7,8 @@ from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.spaces.base import ParamSpace
-from mmseg_reservoir.spaces.norm_layers import norm_affine
 from mmseg_reservoir.spaces.normalisation import use_batch_statistics
+from mmseg_reservoir.spaces.selections import norm_affine
 
 
 def test_parameters_are_views_of_the_flat_buffer():

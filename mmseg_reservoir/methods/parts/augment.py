@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,12 +13,12 @@ from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
 from ...core.image_range import ImageRange
 from ...errors import ReservoirError
 
-_GREY = (0.299, 0.587, 0.114)
 # YIQ from RGB: luma, then two axes of colour, in whose plane a change of hue is a rotation.
 _YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 _SLACK = 0.05  # how far outside of [0, 1] a value may lie, for resampling overshoots
 
 
+@dataclass
 class Augment:
     """The augmentations of CoTTA (Wang et al., CVPR 2022), which RoTTA and PeTTA use too.
 
@@ -50,45 +51,27 @@ class Augment:
         noise: Standard deviation.
     """
 
-    def __init__(
-        self,
-        mean: float | Sequence[float] = 0.0,
-        std: float | Sequence[float] = 1.0,
-        clip: bool = True,
-        brightness: float = 0.4,
-        contrast: float = 0.3,
-        saturation: float = 0.5,
-        hue: float = 0.06,
-        gamma: float = 0.3,
-        degrees: float = 15.0,
-        shift: float = 1 / 16,
-        scale: float = 0.1,
-        blur: tuple[float, float] = (0.001, 0.5),
-        flip: float = 0.5,
-        noise: float = 0.005,
-    ) -> None:
-        self.range = ImageRange((mean, std))
-        self.clip = clip
-        self.brightness = brightness
-        self.contrast = contrast
-        self.saturation = saturation
-        self.hue = hue
-        self.gamma = gamma
-        self.degrees = degrees
-        self.shift = shift
-        self.scale = scale
-        self.blur = blur
-        self.flip = flip
-        self.noise = noise
+    mean: float | Sequence[float] = 0.0
+    std: float | Sequence[float] = 1.0
+    clip: bool = True
+    brightness: float = 0.4
+    contrast: float = 0.3
+    saturation: float = 0.5
+    hue: float = 0.06
+    gamma: float = 0.3
+    degrees: float = 15.0
+    shift: float = 1 / 16
+    scale: float = 0.1
+    blur: tuple[float, float] = (0.001, 0.5)
+    flip: float = 0.5
+    noise: float = 0.005
+
+    def __post_init__(self) -> None:
+        self.range = ImageRange((self.mean, self.std))
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Augmented copies of images ``(N, C, H, W)``.
-
-        Args:
-            images: The batch.
-            generator: Where all randomness comes from; on the CPU, whatever the images are on.
-        """
+        """Augmented copies of images ``(N, C, H, W)``; the generator is on the CPU in any case."""
         draw = _Draw(images, generator)
         view = self.range.to_unit(images)
         if self.clip and not (view.amin() >= -_SLACK and view.amax() <= 1 + _SLACK):
@@ -129,12 +112,12 @@ class Augment:
         return view.clamp(0, 1) if self.clip else view
 
 
+@dataclass
 class _Draw:
     """Random numbers for a batch: one per image, shaped to act on ``(N, C, H, W)``."""
 
-    def __init__(self, images: Tensor, generator: torch.Generator) -> None:
-        self.images = images
-        self.generator = generator
+    images: Tensor
+    generator: torch.Generator
 
     def between(self, low: float, high: float) -> Tensor:
         drawn = torch.rand(len(self.images), 1, 1, 1, generator=self.generator)
@@ -155,7 +138,7 @@ def as_grey(images: Tensor) -> Tensor:
     """One channel: the luma of three, the mean of another number."""
     if images.shape[1] != 3:
         return images.mean(dim=1, keepdim=True)
-    weights = torch.tensor(_GREY).to(images).view(1, 3, 1, 1)
+    weights = torch.tensor(_YIQ[0]).to(images).view(1, 3, 1, 1)
     return (images * weights).sum(dim=1, keepdim=True)
 
 

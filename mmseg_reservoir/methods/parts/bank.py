@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 Item = dict[str, Any]
 
 
+@dataclass
 class BalancedBank:
     """Category-balanced sampling with timeliness and uncertainty (RoTTA, Sec. 3.3, Algorithm 1).
 
@@ -25,17 +27,11 @@ class BalancedBank:
     own; otherwise the new sample is dropped.
 
     The bank holds no samples itself: they are a plain list, so that a domain's state can keep them.
-
-    Args:
-        capacity: The number of samples.
-        lambda_t: Weight of the age.
-        lambda_u: Weight of the uncertainty.
     """
 
-    def __init__(self, capacity: int = 64, lambda_t: float = 1.0, lambda_u: float = 1.0) -> None:
-        self.capacity = capacity
-        self.lambda_t = lambda_t
-        self.lambda_u = lambda_u
+    capacity: int = 64
+    lambda_t: float = 1.0
+    lambda_u: float = 1.0
 
     def add(
         self, items: list[Item], image: Tensor, label: int, uncertainty: float, classes: int

@@ -24,10 +24,6 @@ def by_classes(option: str, classes: int) -> float:
     Example:
         >>> by_classes("d_margin", 19)  # Cityscapes
         0.4
-
-    Args:
-        option: A name in ``PUBLISHED``.
-        classes: The number of classes of the logits.
     """
     values = PUBLISHED[option]
-    return values[min(values, key=lambda known: abs(math.log(known / classes)))]
+    return values[min(values, key=lambda published: abs(math.log(published / classes)))]

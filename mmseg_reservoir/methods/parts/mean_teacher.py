@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -61,12 +62,9 @@ class MeanTeacher(AdaptationMethod):
         self._teacher = self.space.snapshot()
         self.space.load(self.state["student"])
 
-    def update(self, inputs: Tensor, loss: Tensor) -> None:
+    def step(self) -> None:
         """The student's step, the restoration, and the teacher's average."""
-        rejected = self.rejected
-        super().update(inputs, loss)
-        if self.rejected > rejected:
-            return
+        super().step()
         student = self.space.snapshot()
         if self.restore:
             restored = torch.rand(len(student), generator=self.generator) < self.restore
@@ -83,30 +81,23 @@ class MeanTeacher(AdaptationMethod):
         averaged[self.space.adapting :] = student[self.space.adapting :]
         return averaged
 
-    # The student is part of the domain's state; None stands for "as the parameters".
-
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No student yet: it begins as the teacher."""
+        """No student yet: it begins as the teacher (:meth:`load_domain_state`)."""
         return super().fresh_domain_state() | {"student": None}
 
     def inherit_domain_state(self, state: dict[str, Any]) -> dict[str, Any]:
         """A clone goes on with a copy of the student, whose the optimizer's moments are."""
-        student = state["student"]
-        student = None if student is None else student.clone()
-        return super().inherit_domain_state(state) | {"student": student}
+        return super().inherit_domain_state(state) | {"student": copy.deepcopy(state["student"])}
 
     def load_domain_state(self, state: dict[str, Any]) -> None:
-        """Go on with another domain's state."""
         super().load_domain_state(state)
         if state["student"] is None:
             state["student"] = self.space.snapshot()
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts, and where the random generator is."""
         return super().state_dict() | {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
         super().load_state_dict(state)
         self.generator.set_state(state["generator"].cpu())
 

@@ -18,12 +18,7 @@ for _name, _cls in vars(torch.optim).items():
 
 
 def pick_optimizer(options: Options | str, where: str = "method.optimizer") -> Choice:
-    """Choose by ``dict(type="Adam", lr=...)``; its values are tried at once, on a number.
-
-    Args:
-        options: What the user wrote.
-        where: The place in the config, for messages.
-    """
+    """Choose by ``dict(type="Adam", lr=...)``; its values are tried at once, on a number."""
     choice = pick("optimizer", options, where, default="Adam", given=("params",))
     try:
         choice.make(params=[torch.zeros(1, requires_grad=True)])

@@ -1,4 +1,4 @@
-"""The affine parameters of normalisation layers: what TENT and the paper adapt."""
+"""Which of a model's own parameters adapt: those of normalisation layers, or all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def norm_affine(
     types: tuple[str, ...] = tuple(NORM_TYPES),
     skip: tuple[str, ...] = (),
 ) -> dict[str, nn.Parameter]:
-    """Select the weights and biases of normalisation layers, by module type and name prefix.
+    """Select the weights and biases of normalisation layers: what TENT and the paper adapt.
 
     Args:
         model: The model to look into.
@@ -39,3 +39,14 @@ def norm_affine(
         for leaf, parameter in module.named_parameters(recurse=False)
     }
     return selected or nothing_to_adapt(model, f"affine {'/'.join(types)} parameters", under)
+
+
+@register("params", "all")
+def all_parameters(model: nn.Module, under: str = "") -> dict[str, nn.Parameter]:
+    """Select every parameter below a name, as the full CoTTA does."""
+    selected = {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if not under or name.startswith(f"{under}.")
+    }
+    return selected or nothing_to_adapt(model, "parameters", under)

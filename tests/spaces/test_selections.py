@@ -4,7 +4,7 @@ from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.spaces.base import ParamSpace
-from mmseg_reservoir.spaces.norm_layers import norm_affine
+from mmseg_reservoir.spaces.selections import norm_affine
 
 
 def test_selects_by_type_and_prefix_and_freezes_the_rest():
