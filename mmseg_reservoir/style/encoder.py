@@ -25,10 +25,8 @@ class Encoder(nn.Module, ABC):
     sees: ClassVar[Literal["imagenet", "inputs"]] = "imagenet"
     """Which images it wants: RGB normalised as for ImageNet's networks, or the model's inputs."""
 
-    @property
-    def groups(self) -> list[int] | None:
-        """Lengths of the blocks of a style vector, one per tap; None if it has none."""
-        return None
+    groups: list[int] | None = None
+    """Lengths of the blocks of a style vector, one per tap; None if it has none."""
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that a style depends on, as plain JSON values.
