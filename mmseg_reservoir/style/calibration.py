@@ -185,7 +185,10 @@ def _encode_all(
     origin: Mapping[str, Any],
 ) -> Calibration:
     def one_pass(at_most: int | None) -> list[Tensor]:
-        return [encode(images).cpu() for images in islice(_complete(source), at_most)]
+        # Without smaller batches: the style of a batch depends on its size, which the source may
+        # know from its first batch on.
+        complete = (x for x in source if getattr(source, "batch_size", None) in (None, len(x)))
+        return [encode(images).cpu() for images in islice(complete, at_most)]
 
     styles = one_pass(batches)
     if not styles:
@@ -212,14 +215,6 @@ def _encode_all(
             ENOUGH,
         )
     return Calibration(torch.stack(styles), dict(origin), getattr(encode, "groups", None))
-
-
-def _complete(source: SourceImages | Iterable[Tensor]) -> Iterator[Tensor]:
-    """The batches without smaller ones: the style of a batch depends on its size."""
-    for images in source:
-        size = getattr(source, "batch_size", None)  # its first batch may have told
-        if size is None or len(images) == size:
-            yield images
 
 
 def cache_key(about: Mapping[str, object]) -> str:

@@ -81,8 +81,8 @@ class AdaptationHook(Hook):
         method = None if self.method is None else self.method(model)
         plan = make_plan(runner.cfg, runner.seed, self.ready, method)
         runner.logger.info(plan.describe())
-        known = ImageRange.of_preprocessor(model.data_preprocessor)
-        place = Workplace(model, segmentation_forward, known, RunnerSource(runner))
+        image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+        place = Workplace(model, segmentation_forward, image_range, RunnerSource(runner))
         pipeline = plan.assemble(place)
         calibration = plan.look_at_source(pipeline, place)
         if calibration is not None:

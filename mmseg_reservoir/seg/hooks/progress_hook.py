@@ -40,13 +40,13 @@ class ProgressHook(Hook):
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
         """Move on by a batch."""
-        visit, about = runner.test_loop.visit, outputs[-1].metainfo
+        visit, meta = runner.test_loop.visit, outputs[-1].metainfo
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         self._progress.advance(
             visit.round,
             visit.domain,
-            expert=about.get("expert", 0),
-            k=about.get("k", 1),
+            expert=meta.get("expert", 0),
+            k=meta.get("k", 1),
             score=f"mIoU {exact[0].running_miou():.1f}" if exact else "",
             count=len(outputs),
         )

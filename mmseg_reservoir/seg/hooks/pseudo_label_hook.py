@@ -14,7 +14,6 @@ from mmengine.runner import Runner
 
 from ...errors import ReservoirError
 
-_UNLABELLED = (0, 0, 0)
 _CAPTION_HEIGHT = 22
 
 
@@ -113,7 +112,7 @@ def panel(pictures: dict[str, np.ndarray], max_width: int) -> np.ndarray:
 
 def _paint(label: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
     """Colour train ids (as BGR); what has no class is black."""
-    colours = np.full((256, 3), _UNLABELLED, np.uint8)
+    colours = np.zeros((256, 3), np.uint8)
     colours[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
     return colours[label.astype(np.uint8)]
 
