@@ -53,7 +53,7 @@ def read_checkpoints_safely() -> None:
 def check_compatible(
     model: nn.Module, checkpoint: dict[str, Any], allow_mismatch: bool = False
 ) -> None:
-    """Make sure that a checkpoint fills the whole model.
+    """Make sure that a checkpoint fills the whole model: no tensor is missing or of another shape.
 
     MMEngine loads with ``strict=False``: where names or shapes differ it only logs, and the model
     runs on random weights.
@@ -62,9 +62,6 @@ def check_compatible(
         model: The model about to be filled.
         checkpoint: What :func:`load` returned: ``{"state_dict": ...}`` or the weights themselves.
         allow_mismatch: Whether to log a misfit as a warning instead of raising.
-
-    Raises:
-        ReservoirError: If a tensor is missing or has another shape, and that is not allowed.
     """
     if is_model_wrapper(model):
         model = model.module
@@ -125,7 +122,7 @@ class StrictCheckpointHook(Hook):
 
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shapes by name, without the counters that old torch did not save; MMEngine ignores them too."""
+    """Shapes by name, without counters that MMEngine ignores, too: old torch did not save them."""
     return {
         name: tuple(tensor.shape)
         for name, tensor in weights.items()

@@ -113,7 +113,10 @@ class RecurringTestLoop(TestLoop):
         # LoggerHook reads the length of the current dataloader from here.
         self.dataloader = self.loaders[visit.domain]
         if self.shuffle != "never":
-            self._reorder(visit)
+            # The order depends on nothing that happened before the visit.
+            order = visit.index if self.shuffle == "visit" else visit.index % len(self.loaders)
+            # Not `dataloader.sampler`, which is another one where a batch sampler is configured.
+            self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
         self.evaluator.dataset_meta = self.dataloader.dataset.metainfo
         self.runner.call_hook("before_test_epoch")
         for index, batch in enumerate(self.dataloader):
@@ -121,12 +124,6 @@ class RecurringTestLoop(TestLoop):
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         self.runner.call_hook("after_test_epoch", metrics=metrics)
         return metrics
-
-    def _reorder(self, visit: Visit) -> None:
-        """Set the order of a visit, which depends on nothing that happened before it."""
-        order = visit.index if self.shuffle == "visit" else visit.index % len(self.loaders)
-        # Not `dataloader.sampler`, which is another one where a batch sampler is configured.
-        self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
 
 
 def _with_exact_iou(evaluator: dict | list) -> list[dict]:

@@ -41,12 +41,7 @@ class Encoder(nn.Module, ABC):
 
 
 class Shown:
-    """An encoder behind a conversion of the inputs to what it wants to see.
-
-    Args:
-        encoder: The encoder.
-        convert: From inputs to the images that it sees.
-    """
+    """An encoder behind a conversion of the inputs to what it wants to see."""
 
     def __init__(self, encoder: Encoder, convert: Callable[[Tensor], Tensor]) -> None:
         self.encoder = encoder
@@ -57,11 +52,9 @@ class Shown:
 
     @property
     def groups(self) -> list[int] | None:
-        """Those of the encoder."""
         return self.encoder.groups
 
     def fingerprint(self) -> dict[str, Any]:
-        """That of the encoder."""
         return self.encoder.fingerprint()
 
 

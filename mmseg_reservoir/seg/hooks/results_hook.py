@@ -37,7 +37,6 @@ class ResultsHook(Hook):
     priority = "LOW"
 
     def before_test(self, runner: Runner) -> None:
-        """Begin the record."""
         loop, pipeline = runner.test_loop, getattr(runner.model, "pipeline", None)
         self._method = getattr(pipeline, "method", None)
         settings = {

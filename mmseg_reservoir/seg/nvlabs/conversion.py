@@ -127,14 +127,11 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
 
 
 def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> None:
-    """Make sure that weights fill a model exactly.
+    """Make sure that weights fill a model exactly: none is missing, left over, or misshapen.
 
     Args:
         weights: The weights.
         expected: Name and shape of the model's tensors.
-
-    Raises:
-        ReservoirError: If a tensor is missing, left over, or of another shape.
     """
     saved = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if _size(saved) != _size(expected):
