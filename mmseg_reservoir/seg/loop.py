@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 from mmengine.registry import LOOPS
@@ -84,11 +85,8 @@ class RecurringTestLoop(TestLoop):
             )
             for name, options in changes.items()
         }
-        self.visits = [
-            Visit(index=(r - 1) * len(self.loaders) + i, round=r, domain=name)
-            for r in range(1, rounds + 1)
-            for i, name in enumerate(self.loaders)
-        ]
+        places = product(range(1, rounds + 1), self.loaders)
+        self.visits = [Visit(index, *place) for index, place in enumerate(places)]
         self.visit = self.visits[0]
         super().__init__(runner, self.loaders[self.visit.domain], _with_exact_iou(evaluator), fp16)
 

@@ -83,8 +83,7 @@ class Calibration:
         """
         if not 0 < quantile <= 1:
             raise ReservoirError(f"the quantile q of tau must lie in (0, 1], got {quantile}")
-        first, second = torch.triu_indices(len(self.styles), len(self.styles), offset=1)
-        distances = distance(self.styles, self.styles)[first, second]
+        distances = distance(self.styles, self.styles).triu(diagonal=1)
         distances = distances[distances > 0].sort().values
         if not len(distances):
             raise ReservoirError(
