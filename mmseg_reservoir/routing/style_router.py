@@ -74,10 +74,10 @@ class StyleRouter(Router):
         self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
         """Route one style vector and learn from it."""
-        assert self.tau is not None, "fit() or load_state_dict() comes first"
         # 320 numbers: the routing stays where the centroids are.
         style = check_finite(style).to(self.clustering.source_centroid)
-        is_far = bool(self.clustering.distances(style[None]).min() > self.tau)
+        assert self.tau is not None, "fit() or load_state_dict() comes first"
+        is_far = bool(self.clustering.distances(style[None]).min() > self.tau)  # Eq. 7
         is_new = is_far and may_open and self.k < self.k_max
         if is_new:
             self.clustering.open(style)
