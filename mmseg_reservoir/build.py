@@ -29,8 +29,7 @@ from .options import Choice, Options, parameters_of, pick, table
 from .reservoir_plan import ReservoirPlan
 from .spaces.base import ParamSpace
 from .spaces.normalisation import Statistics
-from .style.calibrate import SourceImages
-from .style.calibration import Calibration
+from .style.calibration import Calibration, SourceImages
 
 _logger = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from .methods import AdaptationMethod
 from .options import Choice, Options, check_options, parameters_of, pick, suggest, table
 from .presets import with_preset
 from .routing.base import Router
-from .style.calibrate import SourceImages, calibrate
-from .style.calibration import Calibration
+from .style.calibration import Calibration, SourceImages, calibrate
 from .style.encoder import Shown
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def test_the_set_up_of_a_classifier_returns_to_no_module(preset):
     with Recorder() as recorder:
         AdaptiveClassifier(classifier(), **options)
     assert recorder.returned == []
-    assert {"cls.classifier", "build", "style.calibrate", "methods.eata"} <= set(recorder.entered)
+    assert {"cls.classifier", "build", "style.calibration", "methods.eata"} <= set(recorder.entered)
 
 
 @pytest.mark.parametrize("preset", ["default", "stream"])
@@ -103,7 +103,7 @@ def test_the_set_up_of_a_segmentor_returns_to_no_module(minicity, tmp_path, pres
     monkeypatch.setattr(AdaptationHook, "before_test", recorded)
     Runner.from_cfg(cfg).test()
     assert recorder.returned == []
-    assert {"seg.source_images", "build", "style.calibrate", "methods.eata"} <= set(
+    assert {"seg.source_images", "build", "style.calibration", "methods.eata"} <= set(
         recorder.entered
     )
 

@@ -42,11 +42,7 @@ class Router(ABC):
 
     @abstractmethod
     def route(
-        self,
-        style: Tensor | None,
-        *,
-        may_open: bool = True,
-        domain: str | None = None,
+        self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
         """Route one batch.
 

@@ -42,6 +42,7 @@ class Clustering(ABC):
         self.source_centroid = centroid.detach().clone()
         if self.temperature == "sqrt_d":
             self.temperature = centroid.numel() ** 0.5
+        self._scale = float(self.temperature)
         self._begin()
         return self
 
@@ -69,12 +70,6 @@ class Clustering(ABC):
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`; the centroids stay on the device that they are on."""
-
-    @property
-    def _scale(self) -> float:
-        """The temperature as a number."""
-        assert not isinstance(self.temperature, str), '"sqrt_d" is known from start() on'
-        return self.temperature
 
     @torch.no_grad()
     def distances(self, styles: Tensor) -> Tensor:

@@ -12,6 +12,10 @@ _AHEAD = 0.75
 """Cosine of two steps that go the same way. That of random frames of one domain is near -1/2."""
 
 
+_COLUMNS = ("styles", "labels", "times", "fading")
+"""What is remembered of every frame, in arrays of the same length."""
+
+
 class FrameMemory:
     """Styles in the order of time, each with the domain it is thought to be of.
 
@@ -55,7 +59,9 @@ class FrameMemory:
         members = np.flatnonzero(self.labels == label)
         limit = self.size if label else self.recent
         if len(members) > limit:
-            self._drop(members[: len(members) - limit])
+            oldest = members[: len(members) - limit]
+            for name in _COLUMNS:
+                setattr(self, name, np.delete(getattr(self, name), oldest, axis=0))
 
     def _goes_ahead(self) -> bool:
         """Whether the newest two steps go the same way."""
@@ -64,12 +70,6 @@ class FrameMemory:
         before, after = np.diff(self.styles[-3:], axis=0)
         length = np.sqrt((before @ before) * (after @ after))
         return bool(before @ after > _AHEAD * length)
-
-    def _drop(self, rows: np.ndarray) -> None:
-        self.styles = np.delete(self.styles, rows, axis=0)
-        self.labels = np.delete(self.labels, rows)
-        self.times = np.delete(self.times, rows)
-        self.fading = np.delete(self.fading, rows)
 
     def tail(self, n: int) -> np.ndarray:
         """The newest frames without a gap or a fade, at most ``n``, oldest first."""
@@ -88,12 +88,12 @@ class FrameMemory:
 
     def means(self) -> np.ndarray:
         """Mean of every domain, ``(K, d)``; the source lies at zero."""
-        found = np.zeros((self.k, self.styles.shape[1]))
+        means = np.zeros((self.k, self.styles.shape[1]))
         for k in range(1, self.k):
             rows = self.members(k)
             if len(rows):
-                found[k] = self.styles[rows].mean(axis=0)
-        return found
+                means[k] = self.styles[rows].mean(axis=0)
+        return means
 
     def spreads(self) -> tuple[np.ndarray, float]:
         """Expected squared distance of a style to the mean of its domain, ``(K,)``; the common one.
@@ -107,28 +107,21 @@ class FrameMemory:
         pairs = np.bincount(self.labels[1:][same], minlength=self.k)
         common = self.prior * self.source_spread + totals[1:].sum()
         common = float(common / (self.prior + pairs[1:].sum()))
-        found = (self.prior * common + totals) / (self.prior + pairs)
-        found[0] = self.source_spread
-        return found.clip(1e-12), max(common, 1e-12)
+        spreads = (self.prior * common + totals) / (self.prior + pairs)
+        spreads[0] = self.source_spread
+        return spreads.clip(1e-12), max(common, 1e-12)
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on as if nothing had happened."""
-        return {
-            "k": self.k,
-            "clock": self.clock,
-            "source_spread": self.source_spread,
-            "styles": torch.from_numpy(self.styles.copy()),
-            "labels": torch.from_numpy(self.labels.copy()),
-            "times": torch.from_numpy(self.times.copy()),
-            "fading": torch.from_numpy(self.fading.copy()),
-        }
+        arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in _COLUMNS}
+        return {"k": self.k, "clock": self.clock, "source_spread": self.source_spread, **arrays}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
         self.k, self.clock = state["k"], state["clock"]
         self.source_spread = state["source_spread"]
-        self.styles, self.labels = as_array(state["styles"]), as_array(state["labels"])
-        self.times, self.fading = as_array(state["times"]), as_array(state["fading"])
+        for name in _COLUMNS:
+            setattr(self, name, as_array(state[name]))
 
 
 def as_array(tensor: Tensor) -> np.ndarray:

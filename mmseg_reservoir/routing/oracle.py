@@ -36,11 +36,7 @@ class OracleRouter(Router):
         return 1 + len(self._domains)
 
     def route(
-        self,
-        style: Tensor | None = None,
-        *,
-        may_open: bool = True,
-        domain: str | None = None,
+        self, style: Tensor | None = None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
         """Route by ``domain``; the style is ignored."""
         if domain is None:
@@ -48,8 +44,7 @@ class OracleRouter(Router):
                 "OracleRouter needs the domain name of every batch, and this stream has none: "
                 "use the style router"
             )
-        known = domain in self._domains
-        is_new = may_open and not known
+        is_new = may_open and domain not in self._domains
         if is_new:
             if self.k == self.k_max:
                 raise ReservoirError(
@@ -58,15 +53,13 @@ class OracleRouter(Router):
                 )
             self._domains.append(domain)
         # A batch that may not open its domain is the source's until one comes that may.
-        index = 1 + self._domains.index(domain) if known or is_new else 0
+        index = 1 + self._domains.index(domain) if domain in self._domains else 0
         weights = torch.zeros(self.k)
         weights[index] = 1
         return Route(index, weights, is_new)
 
     def state_dict(self) -> dict[str, Any]:
-        """The domains seen, in order."""
         return {"domains": list(self._domains)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
         self._domains = list(state["domains"])

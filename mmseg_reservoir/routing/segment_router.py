@@ -21,6 +21,7 @@ from .split import find_split
 _ODD = 0.01
 """Share of frames that tell nothing about the domain they come from."""
 _SOURCE_WINDOWS = 4000
+"""Drawn with a fixed seed, for the largest square of the mean of ``run`` source frames."""
 
 
 @register("router", "segment")
@@ -80,7 +81,9 @@ class SegmentRouter(Router):
         scatter = source.T @ source / len(source)
         self.reach = float(np.trace(scatter))
         self.dimensions = float(self.reach**2 / np.square(scatter).sum())
-        self.tau = self.margin * self._largest(source)
+        draws = np.random.default_rng(0).integers(len(source), size=(_SOURCE_WINDOWS, self.run))
+        farthest = max(float(np.square(source[d].mean(axis=0)).sum()) for d in draws)
+        self.tau = self.margin * farthest
         self.memory = FrameMemory(source.shape[1], self.reach, self.members, recent=self.lag)
         self.posterior = np.ones(1)
         self.ages = np.zeros(1)
@@ -88,26 +91,15 @@ class SegmentRouter(Router):
         self._known: list[float] = []  # log-probability of each of the newest frames
         return self
 
-    def _largest(self, source: np.ndarray) -> float:
-        """The largest square of the mean of ``run`` source frames, drawn with a fixed seed."""
-        draws = np.random.default_rng(0).integers(len(source), size=(_SOURCE_WINDOWS, self.run))
-        return max(float(np.square(source[d].mean(axis=0)).sum()) for d in draws)
-
     @property
     def k(self) -> int:
-        """K, the number of domains."""
         return self.memory.k
 
     def route(
-        self,
-        style: Tensor | None,
-        *,
-        may_open: bool = True,
-        domain: str | None = None,
+        self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
         """Route one style vector and learn from it."""
-        style = check_finite(style)
-        frame = self.space(style).double().numpy()
+        frame = self.space(check_finite(style)).double().numpy()
         self._filter(frame)
         index = int(self.posterior.argmax())
         self.memory.add(frame, index)
@@ -133,10 +125,10 @@ class SegmentRouter(Router):
         with np.errstate(divide="ignore"):
             spreads = spreads * (1 + 1 / counts)
         squares = np.square(frame - means).sum(axis=1)
-        found = -self.dimensions / 2 * (squares / spreads + np.log(spreads))
+        typical = -self.dimensions / 2 * (squares / spreads + np.log(spreads))
         anywhere = common + self.reach
         odd = -self.dimensions / 2 * (frame @ frame / anywhere + math.log(anywhere))
-        return np.where(counts > 0, np.logaddexp(found, math.log(_ODD) + odd), -1e9)
+        return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
 
     def _filter(self, frame: np.ndarray) -> None:
         """One step of the forward filter."""
@@ -173,8 +165,8 @@ class SegmentRouter(Router):
         others = (frames.sum(axis=0) - frames) / (n - 1)
         among = np.square(frames - others).sum(axis=1)
         means = self.memory.means()[(self.memory.counts() > 0) | (np.arange(self.k) == 0)]
-        known = np.square(frames[:, None] - means[None]).sum(axis=2).min(axis=1)
-        if not (among < known).all():
+        to_known = np.square(frames[:, None] - means[None]).sum(axis=2).min(axis=1)
+        if not (among < to_known).all():
             return False
         self._open(np.arange(len(self.memory.labels) - n, len(self.memory.labels)))
         return True
@@ -225,7 +217,6 @@ class SegmentRouter(Router):
         self._known = [float(self._log_likelihoods(frame).max()) for frame in frames]
 
     def state_dict(self) -> dict[str, Any]:
-        """Space, memory, and the evidence so far."""
         return {
             "space": self.space.state_dict(),
             "memory": self.memory.state_dict(),

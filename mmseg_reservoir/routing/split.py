@@ -38,6 +38,22 @@ def find_split(
     """
     starts = np.append(True, np.diff(times) > 1)
     price = math.log(switch / 2) - math.log1p(-switch / 2)
+
+    def evidence(labels: np.ndarray) -> float:
+        n, m = labels.sum(), (~labels).sum()
+        if min(n, m) < run or not labels[1 - run :].all():
+            return -math.inf
+        changes = np.append(True, labels[1:] != labels[:-1])
+        runs = changes | starts
+        # Odd frames that come again and again look like a domain, but never stay.
+        if min(n / (runs & labels).sum(), m / (runs & ~labels).sum()) < run:
+            return -math.inf
+        pairs = n * m / (n + m)
+        square = np.square(styles[labels].mean(axis=0) - styles[~labels].mean(axis=0)).sum()
+        # The gain in likelihood, less what two free means gain by chance.
+        gain = dimensions / 2 * (pairs * square * precision - math.log1p(pairs * reach * precision))
+        return float(gain + price * (changes & ~starts).sum())
+
     best = np.zeros(len(styles), dtype=bool), -math.inf
     for seed in (run, run + 2):
         labels = np.arange(len(styles)) >= len(styles) - seed
@@ -50,9 +66,9 @@ def find_split(
             labels = _decode(dimensions / 2 * precision * (far - near), starts, price)
             if (labels == before).all():
                 break
-        found = _evidence(styles, labels, starts, precision, reach, dimensions, price, run)
-        if found > best[1]:
-            best = labels, found
+        odds = evidence(labels)
+        if odds > best[1]:
+            best = labels, odds
     return best
 
 
@@ -71,28 +87,3 @@ def _decode(gains: np.ndarray, starts: np.ndarray, price: float) -> np.ndarray:
         labels[i] = label
         label = back[i][label]
     return labels
-
-
-def _evidence(
-    styles: np.ndarray,
-    labels: np.ndarray,
-    starts: np.ndarray,
-    precision: float,
-    reach: float,
-    dimensions: float,
-    price: float,
-    run: int,
-) -> float:
-    n, m = labels.sum(), (~labels).sum()
-    if min(n, m) < run or not labels[1 - run :].all():
-        return -math.inf
-    changes = np.append(True, labels[1:] != labels[:-1])
-    runs = changes | starts
-    # Odd frames that come again and again look like a domain, but never stay.
-    if min(n / (runs & labels).sum(), m / (runs & ~labels).sum()) < run:
-        return -math.inf
-    pairs = n * m / (n + m)
-    square = np.square(styles[labels].mean(axis=0) - styles[~labels].mean(axis=0)).sum()
-    # The gain in likelihood, less what two free means gain by chance.
-    gain = dimensions / 2 * (pairs * square * precision - math.log1p(pairs * reach * precision))
-    return float(gain + price * (changes & ~starts).sum())

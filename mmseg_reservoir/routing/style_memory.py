@@ -41,21 +41,19 @@ class StyleMemory(ABC):
         self._share = capacity // k_max if per_expert else None
         self._generator = torch.Generator().manual_seed(seed)
         self.seen = 0
-        self._size = 0
-        self._rows: Tensor | None = None
+        self._rows: list[Tensor] = []
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._rows)
 
     @property
     def styles(self) -> Tensor | None:
         """The remembered styles, ``(n, d)``; None before the first."""
-        return None if self._rows is None else self._rows[: self._size]
+        return torch.stack(self._rows) if self._rows else None
 
     def with_current(self, style: Tensor) -> Tensor:
         """The remembered styles and, as the last row, the current one: ``(n + 1, d)``."""
-        styles = self.styles
-        return style[None] if styles is None else torch.cat([styles, style[None]])
+        return torch.stack([*self._rows, style])
 
     def add(self, style: Tensor, assignments: Tensor) -> None:
         """Offer a style.
@@ -66,13 +64,10 @@ class StyleMemory(ABC):
         """
         k = assignments.shape[1]
         limit = self.capacity if self._share is None else min(self.capacity, self._share * k)
-        if self._rows is None:
-            self._rows = style.new_empty(self.capacity, style.numel())
-        if self._size < limit:
-            self._rows[self._size] = style
-            self._size += 1
+        if len(self) < limit:
+            self._rows.append(style.clone())
         else:
-            self._replace(style, assignments, limit)
+            self._replace(style.clone(), assignments, limit)
         self.seen += 1
 
     def fill(self, styles: Tensor) -> None:
@@ -80,36 +75,26 @@ class StyleMemory(ABC):
         for style in styles[: self.source_styles]:
             self.add(style, torch.ones(len(self) + 1, 1))
 
-    @property
-    def _full(self) -> Tensor:
-        """The rows of a memory that is full, so that there are some."""
-        assert self._rows is not None, "a style is replaced where one was remembered before"
-        return self._rows
-
     @abstractmethod
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         """What to do with a style when ``limit`` styles are kept already."""
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on as if nothing had happened."""
-        styles = self.styles
-        rows = None if styles is None else styles.clone()
-        return {"seen": self.seen, "rows": rows, "generator": self._generator.get_state()}
+        generator = self._generator.get_state()
+        return {"seen": self.seen, "rows": self.styles, "generator": generator}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`; the styles stay on the device that they are on in it."""
-        rows = state["rows"]
-        if rows is not None and len(rows) > self.capacity:
+        rows = [] if state["rows"] is None else list(state["rows"].clone())
+        if len(rows) > self.capacity:
             raise ReservoirError(
                 f"the saved style memory holds {len(rows)} styles, this one has room for "
                 f"{self.capacity}: use the same capacity M"
             )
         self.seen = state["seen"]
         self._generator.set_state(state["generator"].cpu())
-        self._rows, self._size = None, 0
-        if rows is not None:
-            self._rows, self._size = rows.new_empty(self.capacity, rows.shape[1]), len(rows)
-            self._rows[: len(rows)] = rows
+        self._rows = rows
 
 
 @register("memory", "reservoir")
@@ -119,7 +104,7 @@ class ReservoirSampling(StyleMemory):
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         position = self._draw(self.seen + 1)
         if position < limit:
-            self._full[position] = style
+            self._rows[position] = style
 
     def _draw(self, below: int) -> int:
         return int(torch.randint(below, (), generator=self._generator))
@@ -146,7 +131,7 @@ class PublishedReservoirSampling(ReservoirSampling):
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         position = self._draw(self.seen)
         if position < limit:
-            self._full[position] = style
+            self._rows[position] = style
         if self.seen > 10 * limit:
             self.seen = limit
 
@@ -159,9 +144,7 @@ class FirstInFirstOut(StyleMemory):
     """Keeps the newest styles."""
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
-        rows = self._full
-        rows[: self._size - 1] = rows[1 : self._size].clone()
-        rows[self._size - 1] = style
+        self._rows = [*self._rows[1:], style]
 
 
 @register("memory", "replace")
@@ -175,10 +158,10 @@ class ReplaceWeakest(StyleMemory):
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         cluster = int(assignments[-1].argmax())
         typical = assignments[:-1, cluster]
-        members = typical.argsort(descending=True)[: self._size // assignments.shape[1]]
-        weakest = members[-1]
+        members = typical.argsort(descending=True)[: len(self) // assignments.shape[1]]
+        weakest = int(members[-1])
         if typical[weakest] <= assignments[-1, cluster]:
-            self._full[weakest] = style
+            self._rows[weakest] = style
 
 
 @register("memory", "none")

@@ -68,22 +68,17 @@ class StyleRouter(Router):
 
     @property
     def k(self) -> int:
-        """K, the number of centroids."""
         return len(self.clustering.centroids)
 
     def route(
-        self,
-        style: Tensor | None,
-        *,
-        may_open: bool = True,
-        domain: str | None = None,
+        self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
         """Route one style vector and learn from it."""
-        style = check_finite(style)
         # 320 numbers: the routing stays where the centroids are.
-        style = style.to(self.clustering.source_centroid)
-        nearest = self.clustering.distances(style[None]).min()
-        is_new = bool(may_open and self.k < self.k_max and self._is_far(nearest))
+        style = check_finite(style).to(self.clustering.source_centroid)
+        assert self.tau is not None, "fit() or load_state_dict() comes first"
+        is_far = bool(self.clustering.distances(style[None]).min() > self.tau)  # Eq. 7
+        is_new = is_far and may_open and self.k < self.k_max
         if is_new:
             self.clustering.open(style)
         if not (may_open or self.learn_incomplete):
@@ -100,13 +95,7 @@ class StyleRouter(Router):
             weights = self.clustering.assign(style[None])[0]
         return Route(int(weights.argmax()), weights, is_new)
 
-    def _is_far(self, distance: Tensor) -> bool:
-        """Whether a style at this distance from the nearest centroid is new (Eq. 7)."""
-        assert self.tau is not None, "fit() or load_state_dict() comes first"
-        return bool(distance > self.tau)
-
     def state_dict(self) -> dict[str, Any]:
-        """Centroids, style memory and threshold."""
         return {
             "clustering": self.clustering.state_dict(),
             "tau": self.tau,

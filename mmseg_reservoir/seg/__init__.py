@@ -5,16 +5,15 @@ from mmseg_reservoir.seg.compat import enable_mmseg_without_compiled_ops
 # Has to run before any import of mmseg, hence before this package's other modules.
 enable_mmseg_without_compiled_ops()
 
-from .checkpoint import allow_mmengine_checkpoints  # noqa: E402
+from .checkpoint import StrictCheckpointHook, allow_mmengine_checkpoints  # noqa: E402
 from .datasets import ACDCDataset, UnlabelledImages  # noqa: E402
 from .hooks.adaptation_hook import AdaptationHook  # noqa: E402
 from .hooks.progress_hook import ProgressHook  # noqa: E402
 from .hooks.pseudo_label_hook import PseudoLabelHook  # noqa: E402
 from .hooks.results_hook import ResultsHook  # noqa: E402
-from .hooks.strict_checkpoint_hook import StrictCheckpointHook  # noqa: E402
 from .loop import RecurringTestLoop  # noqa: E402
 from .metric import VisitIoUMetric  # noqa: E402
-from .nvlabs import backbone, head  # noqa: E402, F401 (register models)
+from .nvlabs import segformer  # noqa: E402, F401 (registers models)
 from .segmentor import AdaptiveSegmentor  # noqa: E402
 
 allow_mmengine_checkpoints()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 import torch
 from mmengine.dist import barrier, is_main_process
+from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.model import is_model_wrapper
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
@@ -49,7 +53,7 @@ def read_checkpoints_safely() -> None:
 def check_compatible(
     model: nn.Module, checkpoint: dict[str, Any], allow_mismatch: bool = False
 ) -> None:
-    """Make sure that a checkpoint fills the whole model.
+    """Make sure that a checkpoint fills the whole model: no tensor is missing or of another shape.
 
     MMEngine loads with ``strict=False``: where names or shapes differ it only logs, and the model
     runs on random weights.
@@ -58,34 +62,20 @@ def check_compatible(
         model: The model about to be filled.
         checkpoint: What :func:`load` returned: ``{"state_dict": ...}`` or the weights themselves.
         allow_mismatch: Whether to log a misfit as a warning instead of raising.
-
-    Raises:
-        ReservoirError: If a tensor is missing or has another shape, and that is not allowed.
     """
     if is_model_wrapper(model):
         model = model.module
-    expected = {
-        name: tuple(tensor.shape)
-        for name, tensor in model.state_dict().items()
-        # MMEngine ignores these counters too: checkpoints of old torch do not have them.
-        if isinstance(tensor, Tensor) and not name.endswith("num_batches_tracked")
-    }
-    found = {
-        name.removeprefix("module."): tuple(tensor.shape)
-        for name, tensor in checkpoint.get("state_dict", checkpoint).items()
-        if isinstance(tensor, Tensor) and not name.endswith("num_batches_tracked")
-    }
-    missing = [name for name in expected if name not in found]
-    reshaped = [name for name in expected if name in found and found[name] != expected[name]]
-    unexpected = [name for name in found if name not in expected]
+    expected = _shapes(model.state_dict())
+    saved = _shapes(checkpoint.get("state_dict", checkpoint))
+    saved = {name.removeprefix("module."): shape for name, shape in saved.items()}
+    missing = [name for name in expected if name not in saved]
+    reshaped = [name for name in expected if saved.get(name, expected[name]) != expected[name]]
+    unexpected = [name for name in saved if name not in expected]
 
     if missing or reshaped:
         examples = [
-            *(
-                f"{n}: {found[n]} in the checkpoint, {expected[n]} in the model"
-                for n in reshaped[:2]
-            ),
-            *(f"{n}: missing in the checkpoint, {expected[n]} in the model" for n in missing[:2]),
+            f"{name}: {saved.get(name, 'missing')} in the checkpoint, {expected[name]} in the model"
+            for name in reshaped[:2] + missing[:2]
         ]
         message = (
             f"The checkpoint does not fit the model: of the model's {len(expected)} tensors, "
@@ -100,11 +90,44 @@ def check_compatible(
         print_log(message, logger="current", level=logging.WARNING)
     if unexpected:
         print_log(
-            f"{len(unexpected)} of the checkpoint's {len(found)} tensors have no place in the "
+            f"{len(unexpected)} of the checkpoint's {len(saved)} tensors have no place in the "
             f"model and are ignored: {', '.join(unexpected[:3])}{', ...' * (len(unexpected) > 3)}",
             logger="current",
             level=logging.WARNING,
         )
+
+
+@HOOKS.register_module()
+class StrictCheckpointHook(Hook):
+    """Read the checkpoint safely, and check it before MMEngine copies it into the model.
+
+    Args:
+        allow_mismatch: Whether a misfit is only logged. Tensors that are missing from the
+            checkpoint then keep their random values.
+    """
+
+    # After EMAHook (NORMAL), which exchanges the checkpoint's weights for their average.
+    priority = "LOW"
+
+    def __init__(self, allow_mismatch: bool = False) -> None:
+        self.allow_mismatch = allow_mismatch
+
+    def before_run(self, runner: Runner) -> None:
+        """Take over MMEngine's loaders; Runner calls this before it reads the checkpoint."""
+        read_checkpoints_safely()
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
+        """Compare the checkpoint with the model, which still has its initial weights."""
+        check_compatible(runner.model, checkpoint, self.allow_mismatch)
+
+
+def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes by name, without counters that MMEngine ignores, too: old torch did not save them."""
+    return {
+        name: tuple(tensor.shape)
+        for name, tensor in weights.items()
+        if isinstance(tensor, Tensor) and not name.endswith("num_batches_tracked")
+    }
 
 
 def _download(url: str) -> Path:

@@ -41,7 +41,14 @@ def enable_mmseg_without_compiled_ops() -> None:
             stacklevel=2,
         )
     if importlib.util.find_spec(_EXTENSION) is not None:
-        _check_extension()
+        try:
+            importlib.import_module(_EXTENSION)
+        except ImportError as error:
+            raise ImportError(
+                f"The compiled operators of mmcv do not load with this torch ({error}): install an "
+                "mmcv (>= 2.0.0, < 2.2.0) that was built for it, or uninstall mmcv and run "
+                '`pip install "mmseg_reservoir[lite]"`.'
+            ) from error
         return
     sys.modules[_EXTENSION] = _ExtensionStub(_EXTENSION)
     try:
@@ -66,18 +73,6 @@ class _ExtensionStub(types.ModuleType):
             )
 
         return missing_op
-
-
-def _check_extension() -> None:
-    """Import full mmcv's extension, so that one built for another torch is reported as such."""
-    try:
-        importlib.import_module(_EXTENSION)
-    except ImportError as error:
-        raise ImportError(
-            f"The compiled operators of mmcv do not load with this torch ({error}): install an "
-            "mmcv (>= 2.0.0, < 2.2.0) that was built for it, or uninstall mmcv and run "
-            '`pip install "mmseg_reservoir[lite]"`.'
-        ) from error
 
 
 def _is_installed(distribution: str) -> bool:

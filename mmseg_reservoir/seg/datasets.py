@@ -108,7 +108,6 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """The chosen images."""
         folder = Path(self.data_prefix["img_path"])
         samples = super().load_data_list() if folder.is_dir() else []
         if len(samples) < 2:

@@ -55,14 +55,7 @@ def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
 def check_model(model: nn.Module, inputs: Tensor) -> None:
     """Refuse a model that adaptation cannot use, by what it gives rather than by its class.
 
-    The model is left in evaluation mode.
-
-    Args:
-        model: The segmentor.
-        inputs: A batch as its preprocessor makes it.
-
-    Raises:
-        ReservoirError: If the model lacks something, or gives no logits per pixel.
+    The model is tried on inputs as its preprocessor makes them, and left in evaluation mode.
     """
     name = type(model).__name__
     missing = [part for part in _NEEDED if getattr(model, part, None) is None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 from mmengine.registry import LOOPS
@@ -84,11 +85,8 @@ class RecurringTestLoop(TestLoop):
             )
             for name, options in changes.items()
         }
-        self.visits = [
-            Visit(index=(r - 1) * len(self.loaders) + i, round=r, domain=name)
-            for r in range(1, rounds + 1)
-            for i, name in enumerate(self.loaders)
-        ]
+        places = product(range(1, rounds + 1), self.loaders)
+        self.visits = [Visit(index, *place) for index, place in enumerate(places)]
         self.visit = self.visits[0]
         super().__init__(runner, self.loaders[self.visit.domain], _with_exact_iou(evaluator), fp16)
 
@@ -113,7 +111,10 @@ class RecurringTestLoop(TestLoop):
         # LoggerHook reads the length of the current dataloader from here.
         self.dataloader = self.loaders[visit.domain]
         if self.shuffle != "never":
-            self._reorder(visit)
+            # The order depends on nothing that happened before the visit.
+            order = visit.index if self.shuffle == "visit" else visit.index % len(self.loaders)
+            # Not `dataloader.sampler`, which is another one where a batch sampler is configured.
+            self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
         self.evaluator.dataset_meta = self.dataloader.dataset.metainfo
         self.runner.call_hook("before_test_epoch")
         for index, batch in enumerate(self.dataloader):
@@ -121,12 +122,6 @@ class RecurringTestLoop(TestLoop):
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         self.runner.call_hook("after_test_epoch", metrics=metrics)
         return metrics
-
-    def _reorder(self, visit: Visit) -> None:
-        """Set the order of a visit, which depends on nothing that happened before it."""
-        order = visit.index if self.shuffle == "visit" else visit.index % len(self.loaders)
-        # Not `dataloader.sampler`, which is another one where a batch sampler is configured.
-        self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
 
 
 def _with_exact_iou(evaluator: dict | list) -> list[dict]:

@@ -81,13 +81,13 @@ class AdaptiveSegmentor(BaseModel):
         return self._to_samples(logits, samples)[0].pred_sem_seg.data[0]
 
     def _to_samples(self, logits: Tensor, data_samples: list) -> list:
-        about = [sample.metainfo for sample in data_samples]
+        metas = [sample.metainfo for sample in data_samples]
         # A prediction at the size of the labels is final: resizing it to the input's and back
         # would blur it.
-        if not all(logits.shape[-2:] == tuple(meta["ori_shape"][:2]) for meta in about):
+        if not all(logits.shape[-2:] == tuple(meta["ori_shape"][:2]) for meta in metas):
             head = self.segmentor.decode_head
             head = head[-1] if isinstance(head, nn.ModuleList) else head
-            logits = head.predict_by_feat(logits, about)
+            logits = head.predict_by_feat(logits, metas)
         return self.segmentor.postprocess_result(logits, data_samples)
 
 

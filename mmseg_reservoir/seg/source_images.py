@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,6 @@ class RunnerSource:
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.batch_size: int = runner.cfg.test_dataloader.batch_size
-        self._dataset: UnlabelledImages | None = None
 
     @staticmethod
     def check(options: Options | None) -> None:
@@ -38,20 +39,18 @@ class RunnerSource:
         if options:
             check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
 
-    @property
+    @cached_property
     def dataset(self) -> UnlabelledImages:
         """The images, one by one."""
-        if self._dataset is None:
-            options = self.runner.cfg.get("source_images")
-            if not options:
-                raise ReservoirError(
-                    "source images are needed: set source_images=dict(data_root=...) to a folder "
-                    "of clear images, or, if only the reservoir asks for them, "
-                    "reservoir.calibration.file to a saved calibration"
-                )
-            pipeline = list(self.runner.cfg.test_dataloader.dataset.pipeline)
-            self._dataset = UnlabelledImages(**options, pipeline=pipeline)
-        return self._dataset
+        options = self.runner.cfg.get("source_images")
+        if not options:
+            raise ReservoirError(
+                "source images are needed: set source_images=dict(data_root=...) to a folder of "
+                "clear images, or, if only the reservoir asks for them, "
+                "reservoir.calibration.file to a saved calibration"
+            )
+        pipeline = list(self.runner.cfg.test_dataloader.dataset.pipeline)
+        return UnlabelledImages(**options, pipeline=pipeline)
 
     def __iter__(self) -> Iterator[Tensor]:
         """Preprocessed batches of the size of the test's; the last one may be smaller."""
@@ -62,26 +61,14 @@ class RunnerSource:
 
     def identity(self) -> dict[str, Any]:
         """Everything that the batches depend on, so that a calibration need not be repeated."""
-        test = self.runner.cfg.test_dataloader
-        images = [self.dataset.get_data_info(i)["img_path"] for i in range(len(self.dataset))]
-        return {
+        paths = [self.dataset.get_data_info(i)["img_path"] for i in range(len(self.dataset))]
+        stats = [Path(path).stat() for path in paths]
+        origin = {
             "batch_size": self.batch_size,
-            "pipeline": _plain(without_labels(test.dataset.pipeline)),
-            "preprocessor": _plain(self.runner.cfg.model.get("data_preprocessor", {})),
-            "images": [_version(path) for path in images],
+            "pipeline": without_labels(self.runner.cfg.test_dataloader.dataset.pipeline),
+            "preprocessor": self.runner.cfg.model.get("data_preprocessor", {}),
+            "images": [(p, s.st_size, s.st_mtime_ns) for p, s in zip(paths, stats, strict=True)],
             "versions": {"torch": torch.__version__, "cv2": cv2.__version__},
         }
-
-
-def _version(path: str) -> list[object]:
-    stat = Path(path).stat()
-    return [path, stat.st_size, stat.st_mtime_ns]
-
-
-def _plain(value: Any) -> Any:
-    """A config value as plain JSON values, so that it hashes the same after a round trip."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return value if isinstance(value, (int, float, bool, type(None))) else str(value)
+        # As plain JSON values, so that it hashes the same after a round trip.
+        return json.loads(json.dumps(origin, default=str))

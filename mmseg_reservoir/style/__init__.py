@@ -1,7 +1,6 @@
 """What an image looks like: encoders, their statistics, and what the source looks like."""
 
-from .calibrate import calibrate
-from .calibration import Calibration
+from .calibration import Calibration, calibrate
 from .encoder import Encoder
 from .model_taps import ModelStyleEncoder
 from .space import StyleSpace

@@ -25,10 +25,8 @@ class Encoder(nn.Module, ABC):
     sees: ClassVar[Literal["imagenet", "inputs"]] = "imagenet"
     """Which images it wants: RGB normalised as for ImageNet's networks, or the model's inputs."""
 
-    @property
-    def groups(self) -> list[int] | None:
-        """Lengths of the blocks of a style vector, one per tap; None if it has none."""
-        return None
+    groups: list[int] | None = None
+    """Lengths of the blocks of a style vector, one per tap; None if it has none."""
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that a style depends on, as plain JSON values.
@@ -43,12 +41,7 @@ class Encoder(nn.Module, ABC):
 
 
 class Shown:
-    """An encoder behind a conversion of the inputs to what it wants to see.
-
-    Args:
-        encoder: The encoder.
-        convert: From inputs to the images that it sees.
-    """
+    """An encoder behind a conversion of the inputs to what it wants to see."""
 
     def __init__(self, encoder: Encoder, convert: Callable[[Tensor], Tensor]) -> None:
         self.encoder = encoder
@@ -59,11 +52,9 @@ class Shown:
 
     @property
     def groups(self) -> list[int] | None:
-        """Those of the encoder."""
         return self.encoder.groups
 
     def fingerprint(self) -> dict[str, Any]:
-        """That of the encoder."""
         return self.encoder.fingerprint()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,35 +47,24 @@ class ModelStyleEncoder(Encoder):
         super().__init__()
         self.taps = tuple(dict.fromkeys([taps] if isinstance(taps, str) else taps))
         self.statistic = find_statistic(statistic)
-        known = dict(model.named_modules())
+        modules = dict(model.named_modules())
         for tap in self.taps:
-            if tap not in known:
-                raise ReservoirError(f"the model has no module {tap!r}{suggest(tap, known)}")
+            if tap not in modules:
+                raise ReservoirError(f"the model has no module {tap!r}{suggest(tap, modules)}")
         if not self.taps:
             raise ReservoirError("reservoir.style.taps is empty: name modules of the model")
         self.model = copy.deepcopy(model).requires_grad_(False).eval()
         self._run = forward
-        self._found: dict[str, Tensor] = {}
-        self._groups: list[int] | None = None
-        modules = dict(self.model.named_modules())
+        self._styles: dict[str, Tensor] = {}
         for tap in self.taps:
-            modules[tap].register_forward_hook(self._keep(tap))
+            self.model.get_submodule(tap).register_forward_hook(partial(self._keep, tap))
 
-    def _keep(self, tap: str) -> Callable[..., None]:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:
-            self._found[tap] = self.statistic(_as_maps(output, tap).float())
-            if len(self._found) == len(self.taps):
-                raise _Enough
-
-        return hook
-
-    @property
-    def groups(self) -> list[int] | None:
-        """Lengths of the blocks of a style vector, one per tap; None before the first image."""
-        return self._groups
+    def _keep(self, tap: str, module: nn.Module, inputs: object, output: object) -> None:
+        self._styles[tap] = self.statistic(_as_maps(output, tap).float())
+        if len(self._styles) == len(self.taps):
+            raise _Enough
 
     def fingerprint(self) -> dict[str, Any]:
-        """Everything that a style depends on, as plain JSON values."""
         return super().fingerprint() | {
             "taps": list(self.taps),
             "statistic": name_of(self.statistic),
@@ -83,14 +73,14 @@ class ModelStyleEncoder(Encoder):
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Style vector ``(d,)`` of images as the model wants them."""
-        self._found.clear()
+        self._styles.clear()
         try:
             self._run(self.model, images)
         except _Enough:
-            styles = [self._found[tap] for tap in self.taps]
-            self._groups = [len(style) for style in styles]
+            styles = [self._styles[tap] for tap in self.taps]
+            self.groups = [len(style) for style in styles]  # not known before the first image
             return torch.cat(styles)
-        missing = [tap for tap in self.taps if tap not in self._found]
+        missing = [tap for tap in self.taps if tap not in self._styles]
         raise ReservoirError(f"the modules {missing} were not run: choose other style taps")
 
 

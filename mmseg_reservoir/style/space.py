@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -74,14 +75,12 @@ class Whiten(Transform):
     def fit(self, styles: Tensor) -> Transform:
         from sklearn.covariance import LedoitWolf
 
-        found = LedoitWolf().fit(styles.double().numpy())
-        values, vectors = torch.linalg.eigh(torch.from_numpy(found.covariance_))
+        fitted = LedoitWolf().fit(styles.double().numpy())
+        values, vectors = torch.linalg.eigh(torch.from_numpy(fitted.covariance_))
         # The symmetric root: fits on other frames (the folds) must not turn the axes.
         matrix = (vectors * values.clamp_min(1e-12).rsqrt()) @ vectors.T
-        self.state = {
-            "mean": torch.from_numpy(found.location_).to(styles),
-            "matrix": matrix.to(styles),
-        }
+        mean = torch.from_numpy(fitted.location_)
+        self.state = {"mean": mean.to(styles), "matrix": matrix.to(styles)}
         return self
 
     def __call__(self, styles: Tensor) -> Tensor:
@@ -141,26 +140,23 @@ class StyleSpace:
             styles: Styles of the source, ``(n, d)``.
             groups: Lengths of the blocks of the style vector, one per tap.
         """
-        known = groups is not None
-        groups = [styles.shape[1]] if groups is None else list(groups)
-        if sum(groups) != styles.shape[1]:
+        length = styles.shape[1]
+        if groups is not None and sum(groups) != length:
             raise ReservoirError(
-                f"the blocks {groups} of a style must add up to its length, {styles.shape[1]}"
+                f"the blocks {list(groups)} of a style must add up to its length, {length}"
             )
-        columns = _columns(groups)
-        if not known:
-            columns |= {"mean": (None, []), "logvar": (None, [])}
+        columns = _columns(length, groups)
         # In double precision: the whitening divides by small numbers.
         styles = styles.detach().cpu().double()
         self._parts: list[tuple[Tensor, list[Transform]]] = []
         held_out = []
         for name, steps in self.chains.items():
-            chosen, sizes = columns[name]
-            if chosen is None:
+            if name not in columns:
                 raise ReservoirError(
                     f"reservoir.space.{name} needs reservoir.style.statistic='mean_var', and an "
                     "encoder that tells the length of its blocks; else use reservoir.space.all"
                 )
+            chosen, sizes = columns[name]
             chain, unseen = _fit_chain(styles[:, chosen], steps, sizes)
             self._parts.append((chosen, chain))
             held_out.append(unseen)
@@ -171,7 +167,8 @@ class StyleSpace:
     def __call__(self, style: Tensor) -> Tensor:
         """Map a style vector ``(d,)``."""
         row = style.detach().cpu().double()[None]
-        return torch.cat([_apply(chain, row[:, c]) for c, chain in self._parts], dim=1)[0].float()
+        parts = [reduce(lambda x, step: step(x), chain, row[:, c]) for c, chain in self._parts]
+        return torch.cat(parts, dim=1)[0].float()
 
     def state_dict(self) -> dict[str, Any]:
         """What has been fitted."""
@@ -186,18 +183,16 @@ class StyleSpace:
         self.held_out = copied_to(state["held_out"], self.held_out.device)
 
 
-def _columns(groups: Sequence[int]) -> dict[str, tuple[Tensor | None, list[int]]]:
+def _columns(length: int, groups: Sequence[int] | None) -> dict[str, tuple[Tensor, list[int]]]:
     """Columns and block lengths of each part: a block of ``mean_var`` is means, then logvars."""
-    blocks = torch.arange(sum(groups)).split(list(groups))
-    halves = [len(block) // 2 for block in blocks]
-    even = all(len(block) % 2 == 0 for block in blocks)
-    means = torch.cat([b[:h] for b, h in zip(blocks, halves, strict=True)]) if even else None
-    logvars = torch.cat([b[h:] for b, h in zip(blocks, halves, strict=True)]) if even else None
-    return {
-        "all": (torch.cat(blocks), list(groups)),
-        "mean": (means, halves),
-        "logvar": (logvars, halves),
-    }
+    everything = torch.arange(length)
+    columns = {"all": (everything, [length] if groups is None else list(groups))}
+    if groups is not None and all(size % 2 == 0 for size in groups):
+        halves = [size // 2 for size in groups]
+        pieces = everything.split([half for half in halves for _ in ("mean", "logvar")])
+        columns["mean"] = (torch.cat(pieces[::2]), halves)
+        columns["logvar"] = (torch.cat(pieces[1::2]), halves)
+    return columns
 
 
 def _fit_chain(
@@ -221,13 +216,7 @@ def _cross_fit(kind: type[Transform], styles: Tensor, groups: list[int]) -> Tens
     """Every style by a transform that was fitted without it."""
     # In strides: the frames of one drive lie side by side and resemble each other.
     fold = torch.arange(len(styles)) % min(_FOLDS, len(styles))
-    found = torch.empty_like(styles)
+    unseen = torch.empty_like(styles)
     for i in fold.unique():
-        found[fold == i] = kind(groups).fit(styles[fold != i])(styles[fold == i])
-    return found
-
-
-def _apply(chain: Sequence[Transform], styles: Tensor) -> Tensor:
-    for step in chain:
-        styles = step(styles)
-    return styles
+        unseen[fold == i] = kind(groups).fit(styles[fold != i])(styles[fold == i])
+    return unseen

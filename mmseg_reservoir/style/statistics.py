@@ -50,12 +50,12 @@ def gram(features: Tensor) -> Tensor:
 
 def find_statistic(statistic: str | Statistic) -> Statistic:
     """The statistic of a name; a function is taken as it is."""
-    found = find("statistic", statistic)
-    if not callable(found):
+    function = find("statistic", statistic)
+    if not callable(function):
         raise ReservoirError(
-            f"the style statistic must be a name or a function of features, got {found!r}"
+            f"the style statistic must be a name or a function of features, got {function!r}"
         )
-    return found
+    return function
 
 
 def name_of(statistic: Statistic) -> str:
@@ -67,11 +67,11 @@ def name_of(statistic: Statistic) -> str:
 def length_of(statistic: Statistic, channels: int) -> int:
     """How many numbers a statistic makes of features with so many channels: by trying it."""
     generator = torch.Generator().manual_seed(0)  # torch's own stays as it is
-    found = statistic(torch.randn(2, channels, 8, 8, generator=generator))
-    if not isinstance(found, Tensor) or found.ndim != 1:
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    vector = statistic(torch.randn(2, channels, 8, 8, generator=generator))
+    if not isinstance(vector, Tensor) or vector.ndim != 1:
+        shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
         raise ReservoirError(
             f"the style statistic {name_of(statistic)!r} makes {shape} of features "
             f"(2, {channels}, 8, 8): let it return one vector, over all images and places"
         )
-    return len(found)
+    return len(vector)

@@ -49,12 +49,8 @@ _VGG19: tuple[int | Literal["M"], ...] = (
 
 def convolution_indices() -> list[int]:
     """Indices of the convolutions in VGG-19's ``features``, as torchvision counts them."""
-    indices, position = [], 0
-    for width in _VGG19:
-        if width != "M":
-            indices.append(position)
-        position += 1 if width == "M" else 2  # a convolution is followed by its ReLU
-    return indices
+    kinds = [kind for width in _VGG19 for kind in ("M" if width == "M" else ("conv", "ReLU"))]
+    return [index for index, kind in enumerate(kinds) if kind == "conv"]
 
 
 def vgg19_features(last: int) -> nn.Sequential:
@@ -97,10 +93,8 @@ def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
     """
     if weights == "torchvision":
         state = download_vgg19()
-    elif weights == "shipped":
-        state = read_weights(shipped(SHIPPED))
     else:
-        path = Path(weights).expanduser()
+        path = shipped(SHIPPED) if weights == "shipped" else Path(weights).expanduser()
         if not path.is_file():
             raise ReservoirError(
                 f"no VGG-19 weights at {path}: set reservoir.style.weights to 'shipped', to "
@@ -147,8 +141,6 @@ class StyleEncoder(Encoder):
         size: Resize the input to ``(height, width)`` first, for speed.
     """
 
-    sees = "imagenet"
-
     def __init__(
         self,
         weights: str = "shipped",
@@ -163,33 +155,26 @@ class StyleEncoder(Encoder):
         self.size = _check_size(size)
         with torch.device("meta"):  # no random initialisation: the weights follow
             self.features = vgg19_features(max(self.taps))
-        channels = [_width(self.features[tap]) for tap in self.taps]
-        self._groups = [length_of(self.statistic, count) for count in channels]
+        channels = [len(self.features.get_parameter(f"{tap}.bias")) for tap in self.taps]
+        self.groups = [length_of(self.statistic, count) for count in channels]
         # Only now, when all options are known to be right, are files read.
         seeded = weights == "seeded"
-        state = seeded_weights(self.features) if seeded else read_vgg19_weights(weights)
-        self._load(state)
+        self._load(seeded_weights(self.features) if seeded else read_vgg19_weights(weights))
         self.requires_grad_(False).eval()
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         wanted = self.features.state_dict()
         for key, value in wanted.items():
             if key not in state or state[key].shape != value.shape:
-                found = tuple(state[key].shape) if key in state else "nothing"
+                shape = tuple(state[key].shape) if key in state else "nothing"
                 raise ReservoirError(
                     f"{self.weights} is not a VGG-19 with the style taps {list(self.taps)}: "
-                    f"features.{key} should be {tuple(value.shape)}, found {found}. Choose other "
+                    f"features.{key} should be {tuple(value.shape)}, found {shape}. Choose other "
                     "reservoir.style.weights, or other taps"
                 )
         self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
 
-    @property
-    def groups(self) -> list[int]:
-        """Lengths of the blocks of a style vector, one per tap."""
-        return self._groups
-
     def fingerprint(self) -> dict[str, Any]:
-        """Everything that a style depends on, as plain JSON values."""
         return super().fingerprint() | {
             "taps": list(self.taps),
             "statistic": name_of(self.statistic),
@@ -214,12 +199,6 @@ class StyleEncoder(Encoder):
         return torch.cat(styles)
 
 
-def _width(layer: nn.Module) -> int:
-    """The number of channels of a tap."""
-    assert isinstance(layer, nn.Conv2d), "the taps have been checked"
-    return layer.out_channels
-
-
 def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
     """The taps in the order in which the features pass them."""
     chosen = choose(taps, TAP_SETS, "set of style taps") if isinstance(taps, str) else taps
@@ -229,14 +208,14 @@ def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
             f"style taps {chosen!r} must be convolutions of VGG-19: choose from {valid}, or one of "
             f"the sets {', '.join(TAP_SETS)}"
         )
-    found = tuple(sorted(set(chosen)))
-    if weights == "shipped" and found[-1] > SHIPPED_TAPS:
+    in_order = tuple(sorted(set(chosen)))
+    if weights == "shipped" and in_order[-1] > SHIPPED_TAPS:
         raise ReservoirError(
-            f"style taps {list(found)} are not all in the shipped weights: these hold the taps up "
-            f"to {SHIPPED_TAPS}; deeper ones need reservoir.style.weights='torchvision' (a "
+            f"style taps {list(in_order)} are not all in the shipped weights: these hold the taps "
+            f"up to {SHIPPED_TAPS}; deeper ones need reservoir.style.weights='torchvision' (a "
             "download of 550 MB) or its file's path"
         )
-    return found
+    return in_order
 
 
 def _check_size(size: Sequence[int] | None) -> tuple[int, int] | None:

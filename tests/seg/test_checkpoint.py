@@ -17,8 +17,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg.checkpoint import check_compatible, load, read_checkpoints_safely
-from mmseg_reservoir.seg.hooks.strict_checkpoint_hook import StrictCheckpointHook
+from mmseg_reservoir.seg.checkpoint import (
+    StrictCheckpointHook,
+    check_compatible,
+    load,
+    read_checkpoints_safely,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.style.calibration import Calibration, cache_key
+from mmseg_reservoir.style import StyleEncoder
+from mmseg_reservoir.style.calibration import Calibration, cache_key, calibrate
 
 
 def test_threshold_is_the_quantile_of_pairwise_distances():
@@ -52,3 +53,103 @@ def test_mistakes_are_explained(tmp_path):
     damaged.write_bytes(b"12345678901234567890")
     with pytest.raises(ReservoirError, match=r"cannot be read.*calibrate again"):
         Calibration.load(damaged)
+
+
+class Shuffled:
+    """Three batches of one number, others in every pass."""
+
+    def __init__(self):
+        self.passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        return iter([torch.full((1,), 10.0 * self.passes + i) for i in range(3)])
+
+
+class Known:
+    """Batches of a source that knows what they are."""
+
+    def __init__(self, batches, name="a", batch_size=None):
+        self.batches, self.name, self.batch_size = batches, name, batch_size
+        self.passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        return iter(self.batches)
+
+    def identity(self):
+        return {"name": self.name}
+
+
+IMAGES = [torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "passes", "expected"),
+    [
+        (None, 1, [10, 11, 12]),
+        (2, 1, [10, 11]),
+        (3, 1, [10, 11, 12]),
+        (7, 3, [10, 11, 12, 20, 21, 22, 30]),
+    ],
+)
+def test_reads_until_there_are_enough(batches, passes, expected):
+    source = Shuffled()
+    found = calibrate(torch.neg, source, batches=batches)
+    assert source.passes == passes
+    assert found.styles.flatten().tolist() == [-number for number in expected]
+
+
+@pytest.mark.parametrize("batches", [0, 1, -3])
+def test_senseless_numbers(batches):
+    with pytest.raises(ReservoirError, match="batches must be a whole number, 2 or more"):
+        calibrate(torch.neg, Shuffled(), batches=batches)
+
+
+def test_a_source_that_gives_nothing_new():
+    with pytest.raises(ReservoirError, match="no complete batch"):
+        calibrate(torch.neg, [])
+    with pytest.raises(ReservoirError, match=r"asks for 5 .* the same 2 in every pass"):
+        calibrate(torch.neg, [torch.zeros(1), torch.ones(1)], batches=5)
+    with pytest.raises(ReservoirError, match=r"needs source images, or reservoir.calibration.file"):
+        calibrate(torch.neg, None)
+
+
+def test_smaller_batches_are_left_out():
+    source = Known([*IMAGES, IMAGES[0][:1]], batch_size=2)
+    source.identity = lambda: None
+    encoder = StyleEncoder("seeded")
+    styles = calibrate(encoder, source).styles
+    assert torch.equal(styles, torch.stack([encoder(images) for images in IMAGES]))
+
+
+def test_what_a_source_has_told_is_kept_in_the_cache(tmp_path):
+    encoder, source = StyleEncoder("seeded"), Known(IMAGES)
+    first = calibrate(encoder, source, cache=tmp_path)
+    again = calibrate(StyleEncoder("seeded"), source, cache=tmp_path)
+    assert source.passes == 1
+    assert torch.equal(first.styles, again.styles)
+    assert again.groups == encoder.groups == [64, 128, 128]
+    calibrate(StyleEncoder("seeded", statistic="mean"), source, cache=tmp_path)
+    calibrate(encoder, Known(IMAGES, "b"), cache=tmp_path)
+    calibrate(encoder, source, batches=3, cache=tmp_path)
+    assert source.passes == 3
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_file_needs_no_source_but_the_same_encoder(tmp_path):
+    encoder = StyleEncoder("seeded")
+    file = calibrate(encoder, IMAGES).save(tmp_path / "saved.safetensors")
+    assert calibrate(encoder, None, file=str(file)).groups == encoder.groups
+    with pytest.raises(ReservoirError, match="made with another style encoder"):
+        calibrate(StyleEncoder("seeded", statistic="var"), None, file=str(file))
+    # A plain function cannot tell what it is.
+    assert isinstance(calibrate(torch.neg, None, file=str(file)), Calibration)
+
+
+def test_few_batches_are_told(caplog):
+    calibrate(torch.neg, [torch.rand(1) for _ in range(49)])
+    assert "only 49 source batches" in caplog.text
+    caplog.clear()
+    calibrate(torch.neg, [torch.rand(1) for _ in range(50)])
+    assert not caplog.records

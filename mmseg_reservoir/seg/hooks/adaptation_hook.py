@@ -67,7 +67,6 @@ class AdaptationHook(Hook):
         make_plan(runner.cfg, runner.seed, self.ready)
 
     def before_test(self, runner: Runner) -> None:
-        """Wrap the model."""
         if get_world_size() > 1:
             raise ReservoirError(
                 "adaptation follows one stream and cannot be split over several processes: start "
@@ -81,8 +80,8 @@ class AdaptationHook(Hook):
         method = None if self.method is None else self.method(model)
         plan = make_plan(runner.cfg, runner.seed, self.ready, method)
         runner.logger.info(plan.describe())
-        known = ImageRange.of_preprocessor(model.data_preprocessor)
-        place = Workplace(model, segmentation_forward, known, RunnerSource(runner))
+        image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+        place = Workplace(model, segmentation_forward, image_range, RunnerSource(runner))
         pipeline = plan.assemble(place)
         calibration = plan.look_at_source(pipeline, place)
         if calibration is not None:
@@ -119,11 +118,8 @@ def make_plan(
 ) -> Plan:
     """The plan of a run, from its config.
 
-    Args:
-        cfg: The config.
-        seed: Of the run.
-        ready: Parts of the reservoir that are ready made, by the names of their options.
-        method: The method, if it is ready made.
+    What is ready made takes the place of what the config says: parts of the reservoir, by the names
+    of their options, and the method.
     """
     options = {key: _plain(cfg.get(key)) for key in CONFIG_KEYS if cfg.get(key) is not None}
     if method is not None:

@@ -39,22 +39,19 @@ class ProgressHook(Hook):
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
-        """Move on by a batch."""
-        visit, about = runner.test_loop.visit, outputs[-1].metainfo
+        visit, meta = runner.test_loop.visit, outputs[-1].metainfo
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         self._progress.advance(
             visit.round,
             visit.domain,
-            expert=about.get("expert", 0),
-            k=about.get("k", 1),
+            expert=meta.get("expert", 0),
+            k=meta.get("k", 1),
             score=f"mIoU {exact[0].running_miou():.1f}" if exact else "",
             count=len(outputs),
         )
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        """Close a visit with a line."""
         self._progress.end_visit(f"mIoU {metrics['mIoU']:.2f}")
 
     def after_test(self, runner: Runner) -> None:
-        """Stop the bar."""
         self._progress.stop()

@@ -14,7 +14,6 @@ from mmengine.runner import Runner
 
 from ...errors import ReservoirError
 
-_UNLABELLED = (0, 0, 0)
 _CAPTION_HEIGHT = 22
 
 
@@ -55,7 +54,6 @@ class PseudoLabelHook(Hook):
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
-        """Save the chosen frames of a batch."""
         visit = runner.test_loop.visit
         first, self._next = self._next, self._next + len(outputs)
         if self.rounds is not None and visit.round not in self.rounds:
@@ -73,7 +71,10 @@ class PseudoLabelHook(Hook):
         palette = runner.test_loop.dataloader.dataset.metainfo["palette"]
         label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
         expert = f"pseudo-label (expert {sample.get('expert', 0)}, K = {sample.get('k', 1)})"
-        pictures = {"image": _read(sample.img_path), expert: _paint(label, palette)}
+        image = cv2.imread(sample.img_path, cv2.IMREAD_COLOR)
+        if image is None:
+            raise ReservoirError(f"cannot read the image {sample.img_path}")
+        pictures = {"image": image, expert: _paint(label, palette)}
         if "gt_sem_seg" in sample:
             truth = sample.gt_sem_seg.data[0].cpu().numpy()
             pictures["ground truth"] = _paint(truth, palette)
@@ -113,16 +114,9 @@ def panel(pictures: dict[str, np.ndarray], max_width: int) -> np.ndarray:
 
 def _paint(label: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
     """Colour train ids (as BGR); what has no class is black."""
-    colours = np.full((256, 3), _UNLABELLED, np.uint8)
+    colours = np.zeros((256, 3), np.uint8)
     colours[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
     return colours[label.astype(np.uint8)]
-
-
-def _read(path: str) -> np.ndarray:
-    image = cv2.imread(path, cv2.IMREAD_COLOR)
-    if image is None:
-        raise ReservoirError(f"cannot read the image {path}")
-    return image
 
 
 def _write(path: Path, image: np.ndarray) -> None:

@@ -12,7 +12,6 @@ from mmengine.runner import Runner
 from ...datasets.manifest import describe_loader
 from ...report.closing import closing_tables
 from ...report.record import RouteRecord, RunRecord, about_pipeline
-from ..loop import RecurringTestLoop
 from ..metric import VisitIoUMetric
 
 _ROUTE = {
@@ -38,20 +37,26 @@ class ResultsHook(Hook):
     priority = "LOW"
 
     def before_test(self, runner: Runner) -> None:
-        """Begin the record."""
         loop, pipeline = runner.test_loop, getattr(runner.model, "pipeline", None)
         self._method = getattr(pipeline, "method", None)
-        about = {
+        settings = {
             **about_pipeline(pipeline),
             "seed": runner.seed,
             # Absolute: the record may be read from another folder than it was made in.
             "config_file": runner.cfg.filename and str(Path(runner.cfg.filename).resolve()),
             "data": {name: describe_loader(loader) for name, loader in loop.loaders.items()},
-            "stream": _describe(loop),
+            # In the words of the streams of classification.
+            "stream": {
+                "kind": "recurring",
+                "domains": list(loop.loaders),
+                "rounds": loop.visits[-1].round,
+                "shuffle": loop.shuffle,
+                "images": loop.total_images,
+            },
             "config": runner.cfg.to_dict(),
             "options": getattr(runner.model, "options", None),
         }
-        self.record = RunRecord(Path(runner.work_dir), "mIoU", about)
+        self.record = RunRecord(Path(runner.work_dir), "mIoU", settings)
 
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
@@ -59,9 +64,9 @@ class ResultsHook(Hook):
         """Note where each image went."""
         visit = runner.test_loop.visit
         for sample in outputs:
-            about = sample.metainfo
-            told = {name: about[key] for key, name in _ROUTE.items() if key in about}
-            place = {"round": visit.round, "domain": visit.domain, "image": about["img_path"]}
+            meta = sample.metainfo
+            told = {name: meta[key] for key, name in _ROUTE.items() if key in meta}
+            place = {"round": visit.round, "domain": visit.domain, "image": meta["img_path"]}
             self.record.add(RouteRecord(**place, **told))
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
@@ -83,14 +88,3 @@ class ResultsHook(Hook):
         results = self.record.finish({} if self._method is None else self._method.counts)
         runner.logger.info(closing_tables(results, runner.logger.warning))
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
-
-
-def _describe(loop: RecurringTestLoop) -> dict[str, Any]:
-    """The stream, in the words of the streams of classification."""
-    return {
-        "kind": "recurring",
-        "domains": list(loop.loaders),
-        "rounds": loop.visits[-1].round,
-        "shuffle": loop.shuffle,
-        "images": loop.total_images,
-    }

@@ -63,12 +63,12 @@ def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
 def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:
     """Names and colours of the classes, where the checkpoint tells, under MMEngine's keys."""
     meta = checkpoint.get("meta") or {}
-    known = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
-    known = {**known, **(meta.get("dataset_meta") or {})}
+    told = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
+    told |= meta.get("dataset_meta") or {}
     return {
-        key: [item if isinstance(item, str) else [int(x) for x in item] for item in known[key]]
+        key: [item if isinstance(item, str) else [int(x) for x in item] for item in told[key]]
         for key in ("classes", "palette")
-        if known.get(key) is not None
+        if told.get(key) is not None
     }
 
 
@@ -127,33 +127,30 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
 
 
 def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> None:
-    """Make sure that weights fill a model exactly.
+    """Make sure that weights fill a model exactly: none is missing, left over, or misshapen.
 
     Args:
         weights: The weights.
         expected: Name and shape of the model's tensors.
-
-    Raises:
-        ReservoirError: If a tensor is missing, left over, or of another shape.
     """
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if _size(found) != _size(expected):
+    saved = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if _size(saved) != _size(expected):
         raise ReservoirError(
-            f"the checkpoint is {_describe(found)}, the config's model {_describe(expected)}: "
+            f"the checkpoint is {_describe(saved)}, the config's model {_describe(expected)}: "
             "give --config a model of the checkpoint's size"
         )
     problems = [
-        f"{name}: {found[name]} in the checkpoint, {shape} in the model"
+        f"{name}: {saved[name]} in the checkpoint, {shape} in the model"
         for name, shape in expected.items()
-        if found.get(name, shape) != shape
+        if saved.get(name, shape) != shape
     ]
     # Checkpoints of old torch do not have these counters, and nothing reads them.
     problems += [
         f"{name}: missing in the checkpoint"
         for name in expected
-        if name not in found and not name.endswith("num_batches_tracked")
+        if name not in saved and not name.endswith("num_batches_tracked")
     ]
-    problems += [f"{name}: not in the model" for name in found if name not in expected]
+    problems += [f"{name}: not in the model" for name in saved if name not in expected]
     if problems:
         raise ReservoirError(
             f"{len(problems)} tensors do not fit the config's model ({_few(problems, '; ')}): give "

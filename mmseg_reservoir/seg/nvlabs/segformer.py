@@ -1,4 +1,4 @@
-"""The decode head of NVlabs' SegFormer, which mmseg's SegformerHead is not."""
+"""NVlabs' SegFormer where its weights need another model than mmseg's: epsilons, and the head."""
 
 from __future__ import annotations
 
@@ -7,9 +7,33 @@ from typing import Any
 import torch
 from mmcv.cnn import ConvModule
 from mmengine.registry import MODELS
+from mmseg.models.backbones import MixVisionTransformer
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.models.utils import resize
 from torch import Tensor, nn
+
+
+@MODELS.register_module()
+class NVlabsMixVisionTransformer(MixVisionTransformer):
+    """mmseg's MiT with two epsilons instead of one.
+
+    mmseg gives ``norm_cfg`` to all norms. NVlabs use 1e-6 in the blocks and at the end of a stage,
+    but torch's default, 1e-5, after each patch embedding and on the spatially reduced keys.
+
+    Args:
+        *args: As in mmseg.
+        embed_norm_eps: Epsilon of the norms behind a strided convolution: those of the patch
+            embeddings and of the reduced keys. ``norm_cfg`` is for the others.
+        **kwargs: As in mmseg.
+    """
+
+    def __init__(self, *args: Any, embed_norm_eps: float = 1e-5, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for patch_embed, blocks, _ in self.layers:
+            patch_embed.norm.eps = embed_norm_eps
+            for block in blocks:
+                if block.attn.sr_ratio > 1:
+                    block.attn.norm.eps = embed_norm_eps
 
 
 @MODELS.register_module()
@@ -38,11 +62,8 @@ class NVlabsSegformerHead(BaseDecodeHead):
 
     def forward(self, inputs: list[Tensor]) -> Tensor:
         """Logits at the resolution of the first feature map."""
-        maps = [
-            project(x)
-            for project, x in zip(self.projections, self._transform_inputs(inputs), strict=True)
-        ]
-        first, *others = maps
+        maps = self._transform_inputs(inputs)
+        first, *others = (project(x) for project, x in zip(self.projections, maps, strict=True))
         others = [
             resize(x, first.shape[2:], mode="bilinear", align_corners=self.align_corners)
             for x in others
