@@ -34,6 +34,8 @@ KINDS: dict[str, str] = {
     "transform": "transform of styles",
     "space": "style space",
     "init": "initialisation of experts",
+    "guard": "guard",
+    "pooling": "pooling",
     "pipeline": "pipeline",
     "optimizer": "optimizer",
     "stream": "stream",

@@ -26,9 +26,12 @@ class ReservoirPlan:
     PARTS = ("memory", "clustering", "space")
     """Groups of options for parts of a router; it uses those that its constructor names."""
 
+    CARE = ("guard", "pooling")
+    """Groups of options for what looks after the experts; None, as published: nothing does."""
+
     def __init__(self, written: Options | str, seed: int) -> None:
         options = with_preset(written)
-        groups = ("k_max", "style", "calibration", *self.PARTS, "router", "pipeline")
+        groups = ("k_max", "style", "calibration", *self.PARTS, "router", *self.CARE, "pipeline")
         for name in options:
             if name not in groups:
                 valid = suggest(name, ("preset", *groups))
@@ -51,9 +54,22 @@ class ReservoirPlan:
             options["pipeline"],
             "reservoir.pipeline",
             default="reservoir",
-            given=("method", "router", "encoder"),
+            given=("method", "router", "encoder", *self.CARE),
         )
+        defaults = {"guard": "labels", "pooling": "evidence"}
+        self.care = {
+            name: pick(name, options[name], f"reservoir.{name}", defaults[name])
+            for name in self.CARE
+            if options.get(name) is not None
+        }
+        for name in self.care:
+            if not self.pipeline.asks_for(name):
+                raise ReservoirError(
+                    f"reservoir.{name} has no effect on the pipeline {self.pipeline.name!r}: leave "
+                    f"it out ({name}=None)"
+                )
         self.make_router()  # what is wrong with values shows now
+        self._make_care()
 
     def _pick_router(self, options: Options, written: Options) -> None:
         ready = isinstance(self.router, Router)
@@ -94,14 +110,19 @@ class ReservoirPlan:
         for name in ("style", "calibration", "router", "pipeline"):
             part = getattr(self, name)
             found[name] = part.complete(**self.given) if isinstance(part, Choice) else part
-        parts = {name: part.complete(**self.given) for name, part in self.parts.items()}
-        return found | parts
+        parts = {**self.parts, **self.care}
+        return found | {name: part.complete(**self.given) for name, part in parts.items()}
 
     def make(self, method: AdaptationMethod, place: Workplace) -> AdaptationPipeline:
         """The pipeline around a method, its router not fitted yet."""
         router = self.make_router()
         encoder = self._make_encoder(place) if router.needs_style else None
-        return self.pipeline.make(method=method, router=router, encoder=encoder)
+        return self.pipeline.make(
+            method=method, router=router, encoder=encoder, **self._make_care()
+        )
+
+    def _make_care(self) -> dict[str, Any]:
+        return {name: part.make(**self.given) for name, part in self.care.items()}
 
     def _make_encoder(self, place: Workplace) -> Callable[[Tensor], Tensor]:
         encoder = self.style

@@ -104,7 +104,8 @@ def run(
             if record.routes:
                 record.write()  # marked as incomplete
             raise
-    return record.finish(model.method.counts, cpu_seconds=time.process_time() - start)
+    seconds = time.process_time() - start
+    return record.finish(model.method.counts, cpu_seconds=seconds, **model.pipeline.report())
 
 
 def find_device(name: str | None) -> torch.device:

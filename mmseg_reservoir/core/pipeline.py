@@ -14,6 +14,8 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..options import choose, find, register
 from .expert_init import ExpertInit
+from .guard import Guard
+from .pooling import Pooling
 from .reservoir import Reservoir
 from .route import Route
 
@@ -83,6 +85,10 @@ class AdaptationPipeline(ABC):
         """What the source model says: a baseline that leaves the adaptation as it was."""
         with self.method.space.at(self.source):
             return self.method.predict(inputs)
+
+    def report(self) -> dict[str, Any]:
+        """What happened on the way, as plain data; told at the end of a run."""
+        return {}
 
     def reset_optimizers(self) -> None:
         """Forget the moments of every optimizer; parameters and statistics stay."""
@@ -159,6 +165,8 @@ class ReservoirPipeline(AdaptationPipeline):
         progressive: Keep only a part of every update, the expert's weight in the route.
         one_hot: From this weight on a route counts as one-hot, and the prediction of the adapting
             forward pass is reused instead of a second pass with the ensemble.
+        guard: Watches every expert; None trusts all updates, as published.
+        pooling: How experts learn from each other; None: not at all, as published.
     """
 
     def __init__(
@@ -171,8 +179,13 @@ class ReservoirPipeline(AdaptationPipeline):
         ensemble: bool = True,
         progressive: bool = False,
         one_hot: float = 1 - 1e-6,
+        guard: Guard | None = None,
+        pooling: Pooling | None = None,
     ) -> None:
         super().__init__(method, predict)
+        self.guard = guard
+        self.pooling = pooling
+        self._cares = guard is not None or pooling is not None
         self.ensemble = ensemble
         self.progressive = progressive
         self.router = router
@@ -194,11 +207,14 @@ class ReservoirPipeline(AdaptationPipeline):
 
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
+        before = [expert.clone(), *self.method.moving(state)] if self._cares else []
         adapting = self.method.adapt(inputs)
         adapted = self.method.space.values.detach()
         if self.progressive:
             adapted = torch.lerp(expert, adapted, float(route.weights[route.index]))
         self.reservoir.commit(route.index, adapted, self.method.domain_state())
+        if self._cares:
+            self._settle(route.index, before, inputs, adapting)
 
         if reuse:
             logits = adapting
@@ -208,6 +224,37 @@ class ReservoirPipeline(AdaptationPipeline):
         elif self.predict_after:
             logits = self._predict_together(route.weights, inputs)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def _settle(self, index: int, before: list[Tensor], inputs: Tensor, adapting: Tensor) -> None:
+        """What becomes of an update: the guard's share of it is made, and the others' of that."""
+        space, after = self.method.space, self._vectors(index)
+        if torch.equal(space.adapted(after[0]), space.adapted(self.source)):
+            return  # the method began anew, which is no step to be scaled, nor one for others
+        keep, scales = 1.0, torch.ones(len(self.reservoir))
+        if self.guard is not None:
+            if self.guard.is_due(index):
+                keep = self.guard.judge(index, adapting, self.predict_source(inputs))
+            scales = torch.tensor([self.guard.scale(i) for i in range(len(self.reservoir))])
+            for old, new in zip(before, after, strict=True):
+                space.adapted(new).lerp_(space.adapted(old), 1 - float(scales[index]))
+        if keep < 1:
+            for vector in after:
+                space.adapted(vector).lerp_(space.adapted(self.source), 1 - keep)
+        elif self.pooling is not None:
+            shares = self.pooling.shares(index, len(self.reservoir)) * scales * scales[index]
+            for other in shares.nonzero().flatten().tolist():
+                # One that was never checked out has no state of its own that could move.
+                for old, new, vector in zip(before, after, self._vectors(other), strict=False):
+                    space.share(vector, old, new, float(shares[other]))
+
+    def _vectors(self, index: int) -> list[Tensor]:
+        """All that lies in the space of parameters of an expert: its own, and its method's."""
+        parameters, state = self.reservoir.checkout(index)
+        return [parameters, *self.method.moving(state)]
+
+    def report(self) -> dict[str, Any]:
+        """What the guard saw and did."""
+        return {} if self.guard is None else {"guard": self.guard.report()}
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch with the experts as they are."""
@@ -233,11 +280,21 @@ class ReservoirPipeline(AdaptationPipeline):
             return self.method.predict(inputs)
 
     def _state(self) -> dict[str, Any]:
-        return {"reservoir": self.reservoir.state_dict(), "router": self.router.state_dict()}
+        parts = {"router": self.router, "guard": self.guard, "pooling": self.pooling}
+        states = {name: part.state_dict() for name, part in parts.items() if part is not None}
+        return {"reservoir": self.reservoir.state_dict(), **states}
 
     def _load_state(self, state: dict[str, Any]) -> None:
+        parts = {"router": self.router, "guard": self.guard, "pooling": self.pooling}
+        for name, part in parts.items():
+            if (part is None) != (name not in state):
+                raise ReservoirError(
+                    f"the saved state has {'no' if part is not None else 'a'} {name}, this run "
+                    f"has {'one' if part is not None else 'none'}: choose the preset that it had"
+                )
+            if part is not None:
+                part.load_state_dict(state[name])
         self.reservoir.load_state_dict(state["reservoir"])
-        self.router.load_state_dict(state["router"])
         self.method.load(*self.reservoir.checkout(0))
 
 

@@ -192,6 +192,13 @@ class AdaptationMethod(ABC):
         """
         return self.fresh_domain_state() | {"optimizer": copy.deepcopy(state["optimizer"])}
 
+    def moving(self, state: dict[str, Any]) -> list[Tensor]:
+        """The vectors of a domain's state that are parameters as well, such as a student.
+
+        Where something else than the method moves the parameters of a domain, these move along.
+        """
+        return []
+
     def reset_optimizer(self, state: dict[str, Any]) -> None:
         """Let the optimizer of a domain begin anew."""
         current = state is self.state

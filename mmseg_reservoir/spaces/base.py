@@ -63,6 +63,18 @@ class ParamSpace:
         """The values that no gradient moves, as a view."""
         return self.values.detach()[self.adapting :]
 
+    def adapted(self, vector: Tensor) -> Tensor:
+        """The part of a flat vector that gradients move, as a view."""
+        return vector[: self.adapting]
+
+    def share(self, vector: Tensor, before: Tensor, after: Tensor, share: float) -> None:
+        """Move the values of an expert by a share of another's update; what is carried stays.
+
+        Spaces whose parameters do not act linearly offer other ways.
+        """
+        update = self.adapted(after) - self.adapted(before)
+        self.adapted(vector).add_(update, alpha=share)
+
     @contextmanager
     def carried_kept(self) -> Iterator[None]:
         """Whatever happens within this context, what is carried is afterwards as it was."""

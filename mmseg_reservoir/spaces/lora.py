@@ -135,6 +135,21 @@ class LowRankSpace(ParamSpace):
         finally:
             self._attach(self.split(self.values.detach()))
 
+    def share(self, vector: Tensor, before: Tensor, after: Tensor, share: float) -> None:
+        """Move what an expert's factors do, B A, by a share of another's change of it.
+
+        A stays: the shift goes into B, as well as the rows of A span it (least squares). So the
+        expert's A keeps its length, on which the steps of B depend.
+        """
+        mine, old, new = (self.split(each) for each in (vector, before, after))
+        for a, b in self._pairs:
+            rows = mine[a].flatten(1)
+            gram = rows @ rows.T
+            change = new[b].flatten(1) @ (new[a].flatten(1) @ rows.T)
+            change -= old[b].flatten(1) @ (old[a].flatten(1) @ rows.T)
+            shift = torch.linalg.solve(gram, change, left=False)
+            mine[b].add_(shift.view_as(mine[b]), alpha=share)
+
     def _attach(self, tensors: list[Tensor]) -> None:
         for parameter, tensor in zip(self._parameters, tensors, strict=True):
             parameter.data = tensor

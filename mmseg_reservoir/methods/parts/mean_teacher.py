@@ -89,6 +89,10 @@ class MeanTeacher(AdaptationMethod):
         """A clone goes on with a copy of the student, whose the optimizer's moments are."""
         return super().inherit_domain_state(state) | {"student": copy.deepcopy(state["student"])}
 
+    def moving(self, state: dict[str, Any]) -> list[Tensor]:
+        """The student."""
+        return [] if state["student"] is None else [state["student"]]
+
     def load_domain_state(self, state: dict[str, Any]) -> None:
         super().load_domain_state(state)
         if state["student"] is None:

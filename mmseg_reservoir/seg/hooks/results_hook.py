@@ -38,7 +38,7 @@ class ResultsHook(Hook):
 
     def before_test(self, runner: Runner) -> None:
         loop, pipeline = runner.test_loop, getattr(runner.model, "pipeline", None)
-        self._method = getattr(pipeline, "method", None)
+        self._pipeline = pipeline
         settings = {
             **about_pipeline(pipeline),
             "seed": runner.seed,
@@ -85,6 +85,8 @@ class ResultsHook(Hook):
 
     def after_test(self, runner: Runner) -> None:
         """Finish the record and print the tables."""
-        results = self.record.finish({} if self._method is None else self._method.counts)
+        told = {} if self._pipeline is None else self._pipeline.report()
+        counts = {} if self._pipeline is None else self._pipeline.method.counts
+        results = self.record.finish(counts, **told)
         runner.logger.info(closing_tables(results, runner.logger.warning))
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")

@@ -1,0 +1,64 @@
+"""Pooling: what one expert learns, the others learn in part."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ReservoirError
+from ..options import register
+
+
+class Pooling(ABC):
+    """Decides which share of an expert's update the others make, too."""
+
+    @abstractmethod
+    def shares(self, index: int, count: int) -> Tensor:
+        """Note an update of an expert; the share of it for each of ``count`` experts, ``(K,)``.
+
+        That of the expert itself is 0: it has made the update already.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """What is needed to go on as if nothing had happened."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+
+
+@register("pooling", "evidence")
+class EvidencePooling(Pooling):
+    """By evidence: an expert that made ``n_i`` updates itself takes ``n0 / (n0 + n_i)`` of others'.
+
+    A young expert learns what all learn, an old one trusts itself: the weight that an empirical
+    Bayes estimate gives to the mean of all against ``n_i`` observations of one's own. With
+    ``n0 = 0`` nothing is shared, with a large one all experts are one.
+
+    Args:
+        n0: How many updates of its own outweigh what the others say.
+    """
+
+    def __init__(self, n0: float = 160.0) -> None:
+        if n0 < 0:
+            raise ReservoirError(f"pooling: n0 must be 0 or more updates, got {n0}")
+        self.n0 = n0
+        self.updates: list[int] = []
+
+    def shares(self, index: int, count: int) -> Tensor:
+        self.updates += [0] * (count - len(self.updates))
+        self.updates[index] += 1
+        own = torch.tensor(self.updates, dtype=torch.float).clamp_min(1)
+        shares = self.n0 / (self.n0 + own)
+        shares[index] = 0.0
+        return shares
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": list(self.updates)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.updates = list(state["updates"])
