@@ -142,11 +142,6 @@ class Plan:
         """Whether a router waits for styles of the source, and none are in the options."""
         return self._reservoir is not None and self._reservoir.needs_calibration
 
-    @property
-    def has_guard(self) -> bool:
-        """Whether experts are watched, by what is usual for the source."""
-        return self._reservoir is not None and "guard" in self._reservoir.care
-
     def assemble(self, place: Workplace) -> AdaptationPipeline:
         """Make the pipeline; no source image is looked at, so mistakes show early."""
         method = self._ready if self._method is None else self._method.make(place)
@@ -177,7 +172,7 @@ class Plan:
             pipeline.method.prepare(place.source)
             # A look must leave no trace, in statistics that follow what they see neither.
             pipeline.method.space.load(pipeline.method.source)
-        if self.has_guard:
+        if getattr(pipeline, "guard", None) is not None:
             pipeline.guard.prepare(pipeline.predict_source, place.source)
         return calibration
 

@@ -52,7 +52,7 @@ PAPER: Options = {
 }
 """What the text, the equations and Algorithm 1 of the paper say."""
 
-DEFAULT: Options = {
+PUBLISHED: Options = {
     **PUBLISHED_CODE,
     "memory": PAPER["memory"],
     "router": {**PUBLISHED_CODE["router"], "learn_incomplete": False},
@@ -70,16 +70,28 @@ STREAM: Options = {
 }
 """Routing of single frames by the evidence of the last few (see docs/routing.md)."""
 
+ROBUST: Options = {
+    **STREAM,
+    "guard": {"type": "labels"},
+    "pooling": {"type": "evidence"},
+    # Experts that learn from each other are close: a blend of them is not worth a second pass.
+    "pipeline": {**PUBLISHED_CODE["pipeline"], "ensemble": False},
+}
+"""Experts that are watched and learn from each other (see docs/robust.md), routed as streams."""
+
 PRESETS: dict[str, Options] = {
-    "default": DEFAULT,
     "paper": PAPER,
+    "published": PUBLISHED,
     "published_code": PUBLISHED_CODE,
+    "robust": ROBUST,
     "stream": STREAM,
 }
+DEFAULT = "robust"
+"""The preset where a user names none."""
 
 
 def with_preset(options: Options | str) -> dict[str, Any]:
-    """Options of a reservoir merged over the preset that they name (``default`` if none).
+    """Options of a reservoir merged over the preset that they name (``robust`` if none).
 
     A group whose ``type`` differs from the preset's replaces the preset's group: the options of
     one strategy mean nothing to another. So does a part that is ready made.
@@ -90,7 +102,7 @@ def with_preset(options: Options | str) -> dict[str, Any]:
     if not isinstance(options, (Mapping, str)):
         raise ReservoirError(f"reservoir must be options or a preset's name, got {options!r}")
     options = {"preset": options} if isinstance(options, str) else dict(options)
-    merged = copy.deepcopy(dict(choose(options.pop("preset", "default"), PRESETS, "preset")))
+    merged = copy.deepcopy(dict(choose(options.pop("preset", DEFAULT), PRESETS, "preset")))
     for name, value in options.items():
         base = merged.get(name)
         same = isinstance(base, dict) and isinstance(value, Mapping)

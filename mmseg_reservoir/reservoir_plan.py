@@ -106,12 +106,12 @@ class ReservoirPlan:
 
     def complete(self) -> dict[str, Any]:
         """All options with their values."""
-        found: dict[str, Any] = {"k_max": self.given["k_max"]}
+        values: dict[str, Any] = {"k_max": self.given["k_max"]}
         for name in ("style", "calibration", "router", "pipeline"):
             part = getattr(self, name)
-            found[name] = part.complete(**self.given) if isinstance(part, Choice) else part
+            values[name] = part.complete(**self.given) if isinstance(part, Choice) else part
         parts = {**self.parts, **self.care}
-        return found | {name: part.complete(**self.given) for name, part in parts.items()}
+        return values | {name: part.complete(**self.given) for name, part in parts.items()}
 
     def make(self, method: AdaptationMethod, place: Workplace) -> AdaptationPipeline:
         """The pipeline around a method, its router not fitted yet."""

@@ -33,7 +33,7 @@ def run(config: str | Path, minicity: Path, work_dir: Path, *options: str, flags
 def seeded_reservoir(cache: Path) -> list[str]:
     """Options of a reservoir that needs no downloads and opens experts easily."""
     return [
-        "reservoir.preset=default",
+        "reservoir.preset=published",
         "reservoir.style.weights=seeded",
         f"reservoir.calibration.cache={cache}",
         "reservoir.router.quantile=0.5",

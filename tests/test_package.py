@@ -116,7 +116,7 @@ from mmseg_reservoir.cls import AdaptiveClassifier
 torch.manual_seed(0)
 layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
 source = [torch.rand(4, 3, 16, 16) for _ in range(20)]
-model = AdaptiveClassifier(nn.Sequential(*layers, nn.Linear(8, 5)), "tent", "default", source)
+model = AdaptiveClassifier(nn.Sequential(*layers, nn.Linear(8, 5)), "tent", "published", source)
 for images in [source[0], source[1] / 9, source[2] / 9]:
     assert model(images).shape == (4, 5)
 print(model.last.k, model.method.counts["updates"])

@@ -1,4 +1,4 @@
-"""The embedded demonstration: Source, TENT and TENT + Reservoir on MiniCity's recurring weather.
+"""The embedded demonstration: Source, TENT, and TENT with the published and the robust reservoir.
 
 It generates the data, runs the configs over the same stream, prints their tables side by side and
 saves a plot and panels. No downloads, no GPU. With ``--all`` it is the whole segmentation table.
@@ -24,6 +24,7 @@ RUNS = {
     "Source": "segformer-tiny_source",
     "TENT": "segformer-tiny_tent",
     "TENT + ReservoirTTA": "segformer-tiny_tent_reservoir",
+    "TENT + robust": "segformer-tiny_tent_robust",
 }
 ANALYSIS = {
     "TENT + ReservoirTTA, preset paper": "segformer-tiny_tent_reservoir_paper",
@@ -51,7 +52,7 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
         f"--work-dir={work_dir}",
         f"--show-dir={panels / config}",
         f"--seed={seed}",
-        *([f"--baseline={panels / RUNS['TENT']}"] if "reservoir" in config else []),
+        *([f"--baseline={panels / RUNS['TENT']}"] if config.endswith(("_reservoir", "_robust")) else []),
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",

@@ -39,11 +39,11 @@ NETS = {"ConvNet": ("digits_convnet", CONVNET), "ViT": ("digits_vit", VIT)}
 
 
 class Run(NamedTuple):
-    """A row of a table of configs, with or without the reservoir."""
+    """A row of a table of configs, without a reservoir or with that of a preset."""
 
     table: str
     method: str
-    with_reservoir: bool
+    preset: str | None
 
 
 def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
@@ -53,7 +53,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
         only: Rows, such as ``tent``; None for all.
     """
     from mmseg_reservoir.options import choose
-    from mmseg_reservoir.report.error_rates import PLUG_IN
+    from mmseg_reservoir.report.error_rates import PLUG_INS_BY_NAME
 
     known = {method: method for _, methods in NETS.values() for method in methods.values()}
     for method in only or []:
@@ -63,9 +63,10 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
         for name, method in methods.items():
             if only and method not in only:
                 continue
-            runs[f"{net}: {name}"] = Run(table, method, with_reservoir=False)
+            runs[f"{net}: {name}"] = Run(table, method, None)
             if method in PLUG_INS:
-                runs[f"{net}: {name}{PLUG_IN}"] = Run(table, method, with_reservoir=True)
+                for ending, preset in PLUG_INS_BY_NAME.items():
+                    runs[f"{net}: {name}{ending}"] = Run(table, method, preset)
     return runs
 
 
@@ -81,7 +82,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
     path = CONFIGS / f"{row.table}.py"
     changes = {"stream.rounds": rounds, "randomness.seed": seed, "device": "cpu"}
     # No row says anything of these, so they may be merged before one is chosen.
-    options = choose_row(read_config(path, changes).to_dict(), row.method, row.with_reservoir)
+    options = choose_row(read_config(path, changes).to_dict(), row.method, row.preset or False)
     label = row_label(row.method, options)
     folder = out / f"{row.table}_{label}"
     return run(options, folder, config_file=str(path), row=label, quiet=True)

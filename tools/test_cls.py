@@ -46,7 +46,12 @@ def make_parser() -> argparse.ArgumentParser:
     add_config_options(parser)
     parser.add_argument("--method", help="row of the config, or a method without a row")
     parser.add_argument(
-        "--with-reservoir", action="store_true", help="put ReservoirTTA around the method"
+        "--with-reservoir",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="PRESET",
+        help="put a reservoir around the method: the config's, or that preset",
     )
     return parser
 

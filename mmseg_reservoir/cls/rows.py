@@ -4,7 +4,7 @@ Beside the keys of a run such a config has ``rows``, options by the name of the 
 ``with_reservoir``, the reservoir for whoever wants it::
 
     method = dict(optimizer=dict(type="Adam", lr=1e-3))
-    with_reservoir = dict(preset="default")
+    with_reservoir = dict(preset="robust")
     rows = dict(tent=dict(), eata=dict(method=dict(d_margin=0.4)))
 """
 
@@ -16,9 +16,12 @@ from typing import Any
 
 from ..errors import ReservoirError
 from ..options import Options, suggest, table
+from ..presets import DEFAULT
 
 
-def choose_row(config: Options, name: str | None, with_reservoir: bool = False) -> dict[str, Any]:
+def choose_row(
+    config: Options, name: str | None, with_reservoir: bool | str = False
+) -> dict[str, Any]:
     """The options of one run, without the table.
 
     Args:
@@ -26,11 +29,11 @@ def choose_row(config: Options, name: str | None, with_reservoir: bool = False) 
         name: The row. A method without a row runs with what the table says for all of them. None
             if the config has its own method.
         with_reservoir: Put the reservoir around the method: the config's own ``reservoir`` if it
-            has one, or else that of the table.
+            has one, or else that of the table; a name puts another preset in its place.
     """
     options = copy.deepcopy(dict(config))
     rows = options.pop("rows", None) or {}
-    plug_in = options.pop("with_reservoir", None) or {"preset": "default"}
+    plug_in = options.pop("with_reservoir", None) or {"preset": DEFAULT}
     method = config.get("method")
     # The method of a table has no type, only an optimizer.
     own = method.get("type") if isinstance(method, Mapping) else method
@@ -53,13 +56,21 @@ def choose_row(config: Options, name: str | None, with_reservoir: bool = False) 
         options = _merge(options, {**row, "method": {"type": name, **row.get("method", {})}})
     if with_reservoir and options.get("reservoir") is None:
         options["reservoir"] = plug_in
+    if isinstance(with_reservoir, str):
+        options["reservoir"] = {**options["reservoir"], "preset": with_reservoir}
     return options
 
 
 def row_label(name: str | None, options: Options) -> str | None:
-    """What records and metafiles call a row: ``"eata"``, ``"eata_reservoir"``; None for none."""
-    plug_in = name is not None and options.get("reservoir") is not None
-    return f"{name}_reservoir" if plug_in else name
+    """What records and metafiles call a row; None for none.
+
+    ``"eata"``, ``"eata_reservoir"`` with a published reservoir, ``"eata_robust"`` with that preset.
+    """
+    reservoir = options.get("reservoir")
+    if name is None or reservoir is None:
+        return name
+    preset = reservoir.get("preset", DEFAULT) if isinstance(reservoir, Mapping) else reservoir
+    return f"{name}_{'robust' if preset == 'robust' else 'reservoir'}"
 
 
 def _merge(base: Options, over: Options) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class LabelGuard(Guard):
         margin: Bound of the loss of entropy, in nats. None: what chance explains. The entropy of
             the source model's labels varies between source batches; the margin is its standard
             deviation over the root of ``(1 + momentum) / (1 - momentum)``, as many batches as the
-            averages stand for, but at least ``least``.
+            averages stand for, but at least ``least``, which it also is without source images.
         least: The smallest margin that is learned from the source.
     """
 
@@ -132,18 +132,17 @@ class LabelGuard(Guard):
         """Measure the margin on source batches, unless it is given."""
         if self.margin is not None:
             return
-        if source is None:
-            raise ReservoirError(
-                "the guard learns its margin from source images: name them, or give the margin in "
-                "nats (reservoir.guard.margin), which an earlier run has in its results.json"
-            )
         entropies = []
-        for inputs, _ in zip(source, range(_BATCHES), strict=False):
+        for inputs, _ in zip(source or (), range(_BATCHES), strict=False):
             entropies.append(_entropy(_histogram(predict(inputs))))
         if len(entropies) < 2:
-            raise ReservoirError(
-                f"the guard needs two source batches or more for its margin, got {len(entropies)}"
+            self.margin = self.least
+            _logger.warning(
+                "the guard has no source images to learn its margin from: it takes the smallest, "
+                "%.3f nats (reservoir.guard.margin sets another)",
+                self.margin,
             )
+            return
         averaged = (1 + self.momentum) / (1 - self.momentum)
         chance = float(torch.tensor(entropies).std()) / averaged**0.5
         self.margin = max(self.least, chance)

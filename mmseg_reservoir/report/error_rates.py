@@ -8,8 +8,8 @@ from pathlib import Path
 from .tables import Results, make_table, routing_purity, scores_by_domain
 
 VISITS = (1, 5, 10, 15, 20)
-PLUG_IN = " + ReservoirTTA"
-"""How the name of a run with the reservoir ends."""
+PLUG_INS_BY_NAME = {" + ReservoirTTA": "published", " + robust": "robust"}
+"""How the name of a run with a reservoir ends, and its preset."""
 COLLAPSE = 1.5
 """A run collapses if its last visit has so many times the error of its best one ..."""
 COLLAPSE_POINTS = 5.0
@@ -50,7 +50,7 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
     """Error by visit; one axis per method, with its reservoir where there is one."""
     from matplotlib.figure import Figure
 
-    plain = [name for name in runs if not name.endswith(PLUG_IN)]
+    plain = [name for name in runs if not name.endswith(tuple(PLUG_INS_BY_NAME))]
     columns = min(5, len(plain))
     rows = -(-len(plain) // columns)
     figure = Figure(figsize=(2.6 * columns, 2.2 * rows), layout="constrained")
@@ -60,15 +60,16 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
     for axis in axes.flat[len(plain) - columns : len(plain)]:  # nothing is drawn below them
         axis.tick_params(labelbottom=True)
     for axis, name in zip(axes.flat, plain, strict=False):
-        for label, run, colour in (("plain", name, "C3"), ("reservoir", name + PLUG_IN, "C0")):
-            if run in runs:
-                errors = scores_by_domain(runs[run])["mean"]
+        variants = {"": "plain"} | PLUG_INS_BY_NAME
+        for (ending, label), colour in zip(variants.items(), ("C3", "C0", "C2"), strict=True):
+            if name + ending in runs:
+                errors = scores_by_domain(runs[name + ending])["mean"]
                 axis.plot(range(1, len(errors) + 1), errors, color=colour, label=label)
         axis.set_title(name, fontsize=9)
         axis.grid(alpha=0.3)
     figure.supxlabel("visit", fontsize=9)
     figure.supylabel("error (%)", fontsize=9)
     handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
-    figure.legend(handles.values(), handles, loc="outside upper right", ncols=2, fontsize=8)
+    figure.legend(handles.values(), handles, loc="outside upper right", ncols=3, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)

@@ -57,7 +57,7 @@ def test_orders():
     assert len(streams["fades"]) == 14 + 3 * FADE
 
 
-@pytest.mark.parametrize("preset", ["stream", "default", "published_code"])
+@pytest.mark.parametrize("preset", ["stream", "published", "published_code"])
 def test_clear_domains_are_found_by_every_preset(preset):
     found = benchmark(make_statistics(), {"preset": preset}, rounds=3, seeds=1, source_frames=50)
     run = found["orders"]["given"][0]
@@ -79,7 +79,7 @@ def test_the_stream_has_the_order_of_the_paper_or_the_one_given():
     names = {"fog": "Snow", "night": "Fog", "source": "Source"}
     parts = [(key.split("/"), value) for key, value in make_statistics().items()]
     renamed = {f"{names[name]}/{part}": value for (name, part), value in parts}
-    found = benchmark(renamed, {"preset": "default"}, rounds=1, seeds=1, source_frames=0)
+    found = benchmark(renamed, {"preset": "published"}, rounds=1, seeds=1, source_frames=0)
     assert found["conditions"] == ["Fog", "Snow"]
     assert [*found["orders"]["given"][0]["leak"]] == ["Fog", "Snow"]
     given = benchmark(renamed, {}, rounds=1, seeds=1, source_frames=0, conditions=["Snow", "Fog"])
@@ -90,7 +90,7 @@ def test_the_stream_has_the_order_of_the_paper_or_the_one_given():
 
 def test_source_only_stream_draws_unseen_frames_where_there_are_some():
     statistics = make_statistics()
-    options = with_preset({"preset": "default"})
+    options = with_preset({"preset": "published"})
     source = select(statistics, "source", options["style"])
     fog = select(statistics, "fog", options["style"])
     assert false_openings(source, options, 30, seed=0) == 0
@@ -101,7 +101,7 @@ def test_source_only_stream_draws_unseen_frames_where_there_are_some():
     assert found["conditions"] == ["fog", "night"]
 
 
-@pytest.mark.parametrize("preset", ["default", "paper", "stream"])
+@pytest.mark.parametrize("preset", ["published", "paper", "stream"])
 def test_the_scale_of_a_channel_does_not_matter(preset):
     """Another VGG-19 may have its channels rescaled: log-variances shift, means are multiplied."""
     statistics = make_statistics()
@@ -130,13 +130,13 @@ def test_data_sets_of_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(routing.REAL, str(tmp_path / "none.safetensors"))
     out = tmp_path / "out.json"
     common = ["--rounds=1", "--seeds=1", "--source-frames=0", "--orders=given"]
-    common += ["--preset=default", f"--json={out}"]
+    common += ["--preset=published", f"--json={out}"]
     main(common)  # the real styles are not there, so all others
     found = json.loads(out.read_text())
     assert [*found] == ["minicity", "classification"]
-    assert found["minicity"]["default"]["conditions"] == ["night", "fog"]
+    assert found["minicity"]["published"]["conditions"] == ["night", "fog"]
     main([*common, "--data", "minicity"])
-    assert [*json.loads(out.read_text())] == ["default"]
+    assert [*json.loads(out.read_text())] == ["published"]
     assert "minicity: encoded by the shipped VGG-19" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main([*common, "--data", "real"])

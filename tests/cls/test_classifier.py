@@ -340,7 +340,7 @@ def test_plain_methods_look_at_the_range_of_images_too(method):
     adaptive(method, images=(0.0, 1 / 255))(255 * DARK[0])
 
 
-@pytest.mark.parametrize("preset", ["default", "stream"])
+@pytest.mark.parametrize("preset", ["published", "stream"])
 def test_black_images_are_not_learned_from(preset):
     source = [*SOURCE, *batches(5, 54)]
     model = adaptive(reservoir=dict(preset=preset, style=dict(weights="seeded")), source=source)
@@ -389,7 +389,7 @@ def test_a_state_of_something_else_is_refused(other, message):
         adaptive(**other).load_state_dict(saved)
 
 
-@pytest.mark.parametrize("preset", ["default", "paper", "published_code", "stream"])
+@pytest.mark.parametrize("preset", ["published", "paper", "published_code", "stream"])
 def test_the_state_of_every_preset_loads_safely(preset):
     options = dict(preset=preset, style=dict(weights="seeded"))
     model = adaptive(reservoir=options, source=[*SOURCE, *batches(5, 30)])

@@ -102,7 +102,7 @@ def test_hyper_parameters_are_the_papers(table_name, row):
 
 RUNTIME = {"statistics": None, "randomness": {"seed": 0}, "device": None, "work_dir": None}
 PAPERS = {
-    "preset": "default",
+    "preset": "published",
     "style": {"weights": "torchvision"},
     "calibration": {"batches": 1000},
 }
@@ -159,7 +159,7 @@ IN_FULL = {
         "method": {"type": "vpt", "optimizer": PROMPTS},
         "params": {"type": "prompt", "count": 8},
         "reservoir": {
-            "preset": "default",
+            "preset": "published",
             "style": {"size": (16, 16)},
             "calibration": {"batches": 100},
         },

@@ -11,7 +11,7 @@ TABLE = {
     "data": {"type": "digits"},
     "method": {"optimizer": {"type": "Adam", "lr": 1e-3, "betas": (0.9, 0.999)}},
     "params": {"type": "norm_affine"},
-    "with_reservoir": {"preset": "default", "calibration": {"batches": 100}},
+    "with_reservoir": {"preset": "published", "calibration": {"batches": 100}},
     "rows": {
         "tent": {},
         "sar": {
@@ -56,7 +56,7 @@ def test_the_reservoir_comes_only_where_it_is_wanted():
     for wanted in (False, True):
         assert choose_row(own, "tent", wanted)["reservoir"] == {"k_max": 4}
     plain = {"method": {"type": "tent"}, "reservoir": None}
-    assert choose_row(plain, None, with_reservoir=True)["reservoir"] == {"preset": "default"}
+    assert choose_row(plain, None, with_reservoir=True)["reservoir"] == {"preset": "published"}
 
 
 def test_a_method_without_a_row_takes_what_is_said_for_all():

@@ -60,7 +60,7 @@ def test_key_looks_at_the_options_in_force():
     assert group_key(resolved(seed=1)) == key
     explicit = resolved(seed=1)
     explicit["config"]["method"]["steps"] = 1
-    explicit["config"]["reservoir"] = "default"
+    explicit["config"]["reservoir"] = "published"
     assert group_key(explicit) == key
     assert group_key(resolved(seed=0, steps=2)) != key  # another default, say of another version
     other_data = resolved(seed=0)

@@ -72,7 +72,7 @@ def test_the_command_line_goes_over_the_row():
 
 
 @pytest.mark.parametrize(
-    "words", [["--with-reservoir"], ["--cfg-options", "reservoir.preset=default"]]
+    "words", [["--with-reservoir"], ["--cfg-options", "reservoir.preset=published"]]
 )
 def test_the_reservoir_is_one_option(words):
     options, written = load(*TENT, *words)

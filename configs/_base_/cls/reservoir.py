@@ -1,6 +1,6 @@
-# ReservoirTTA for the rows of the paper; all options: ../reservoir/default.py, docs/fidelity.md.
+# ReservoirTTA for the rows of the paper; all options: ../reservoir/published.py, docs/fidelity.md.
 with_reservoir = dict(
-    preset="default",  # or "paper", "published_code"
+    preset="published",  # or "robust", "paper", "published_code"
     style=dict(weights="torchvision"),  # downloads VGG-19, 550 MB; "shipped": another VGG-19
     calibration=dict(batches=1000),  # source batches for tau, drawn anew until there are so many
 )

@@ -218,7 +218,7 @@ def test_method_router_and_encoder_may_be_ready_made(minicity, tmp_path):
 )
 def test_mistakes_are_told_before_anything_is_read(minicity, tmp_path, capfd, option, message):
     config = str(TINY / "segformer-tiny_tent_reservoir.py")
-    options = [*data_options(minicity), "reservoir.preset=default", option]
+    options = [*data_options(minicity), "reservoir.preset=published", option]
     # Not even the checkpoint is read: this one cannot be.
     broken = tmp_path / "broken.pth"
     broken.write_bytes(b"")

@@ -13,4 +13,4 @@
 # pipeline.init="mi"                or "source", "mi_fresh", "top3"; .predict, .ensemble, .one_hot
 #
 # A run logs all of them with their values, and stores them in results.json.
-reservoir = dict(preset="default")
+reservoir = dict(preset="published")

@@ -1,0 +1,6 @@
+# Experts that are watched and learn from each other: the default (docs/robust.md). Options beside
+# those of ./published.py:
+#
+# guard.type="labels"       guard.every=16, .margin=None (from source images); None: no guard
+# pooling.type="evidence"   pooling.n0: how many updates of its own outweigh what others say
+reservoir = dict(preset="robust")

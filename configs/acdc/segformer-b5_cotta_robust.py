@@ -1,0 +1,1 @@
+_base_ = ["./segformer-b5_cotta.py", "../_base_/reservoir/robust.py"]

@@ -1,0 +1,1 @@
+_base_ = ["./segformer-tiny_becotta.py", "../_base_/reservoir/robust.py"]

@@ -1,0 +1,1 @@
+_base_ = ["./segformer-tiny_lora.py", "../_base_/reservoir/robust.py"]

@@ -1,0 +1,1 @@
+_base_ = ["./segformer-tiny_tent.py", "../_base_/reservoir/robust.py"]

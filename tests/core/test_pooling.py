@@ -1,0 +1,76 @@
+import pytest
+import torch
+
+from mmseg_reservoir.core.pooling import EvidencePooling
+from mmseg_reservoir.errors import ReservoirError
+
+
+def test_an_expert_takes_less_of_the_others_the_more_it_learned_itself():
+    pooling = EvidencePooling(n0=6.0)
+    for index in [0, 1, 1, 2, 2, 2]:
+        pooling.shares(index, count=3)
+    # One more of the last: n = 1, 2, 4.
+    expected = torch.tensor([6 / 7, 6 / 8, 0.0])
+    torch.testing.assert_close(pooling.shares(2, count=3), expected)
+    # And one of the first: n = 2, 2, 4.
+    expected = torch.tensor([0.0, 6 / 8, 6 / 10])
+    torch.testing.assert_close(pooling.shares(0, count=3), expected)
+
+
+def test_experts_may_be_added_on_the_way():
+    pooling = EvidencePooling(n0=3.0)
+    assert pooling.shares(0, count=1).tolist() == [0.0]
+    assert pooling.shares(0, count=1).tolist() == [0.0]
+    torch.testing.assert_close(pooling.shares(1, count=2), torch.tensor([3 / 5, 0.0]))
+    torch.testing.assert_close(pooling.shares(2, count=3), torch.tensor([3 / 5, 3 / 4, 0.0]))
+    assert pooling.updates == [2, 1, 1]
+
+
+def test_an_update_of_an_expert_is_not_for_itself():
+    pooling = EvidencePooling(n0=50.0)
+    for _ in range(3):
+        for index in range(4):
+            shares = pooling.shares(index, count=4)
+            assert shares[index] == 0
+            assert (shares > 0).sum() == 3
+
+
+def test_without_prior_nothing_is_shared_with_young_experts_neither():
+    pooling = EvidencePooling(n0=0.0)
+    for index in [0, 1, 0, 2]:
+        assert pooling.shares(index, count=3).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_with_a_large_prior_all_is_shared():
+    pooling = EvidencePooling(n0=1e9)
+    for _ in range(100):
+        shares = pooling.shares(1, count=3)
+    torch.testing.assert_close(shares, torch.tensor([1.0, 0.0, 1.0]))
+    torch.testing.assert_close(pooling.shares(0, count=3), torch.tensor([0.0, 1.0, 1.0]))
+
+
+def test_a_negative_prior_is_refused():
+    with pytest.raises(ReservoirError, match="n0 must be 0 or more updates, got -1"):
+        EvidencePooling(n0=-1)
+
+
+def test_the_state_is_a_copy_that_goes_on_alike():
+    one, other = EvidencePooling(n0=5.0), EvidencePooling(n0=5.0)
+    for index in [0, 1, 1]:
+        one.shares(index, count=2)
+    state = one.state_dict()
+    one.shares(0, count=2)  # afterwards: n = 2, 2
+    other.load_state_dict(state)
+    torch.testing.assert_close(other.shares(1, count=2), torch.tensor([5 / 6, 0.0]))
+    third = EvidencePooling(n0=5.0)
+    third.load_state_dict(state)
+    assert third.updates == [1, 2]
+    for index in [0, 2, 1]:
+        assert torch.equal(one.shares(index, count=3)[:2], _follow(third, index)[:2])
+
+
+def _follow(pooling, index):
+    """The update that the other one had seen already, then the same as it."""
+    if sum(pooling.updates) == 3:
+        pooling.shares(0, count=2)
+    return pooling.shares(index, count=3)
