@@ -45,6 +45,7 @@ def chosen_runs(everything: bool, analysis: bool) -> dict[str, str]:
 def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
     """Run one config as a user would, in a process of its own; returns its results."""
     work_dir, panels = out / config, out / "panels"
+    has_experts = config.endswith(("_reservoir", "_robust"))
     command = [
         sys.executable,
         str(ROOT / "tools" / "test_tta.py"),
@@ -52,7 +53,7 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
         f"--work-dir={work_dir}",
         f"--show-dir={panels / config}",
         f"--seed={seed}",
-        *([f"--baseline={panels / RUNS['TENT']}"] if config.endswith(("_reservoir", "_robust")) else []),
+        *([f"--baseline={panels / RUNS['TENT']}"] if has_experts else []),
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
