@@ -216,7 +216,7 @@ class _MethodPlan:
         space = self.params.make(model=place.model, **self.defaults)
         if not isinstance(space, ParamSpace):
             space = ParamSpace(place.model, space)
-        self.statistics.carry(space)
+        search = self.statistics.carry(space)
         given = {"forward": partial(place.forward, place.model), "space": space}
         if self.factory is not None:
             given["optimizer"] = self.factory
@@ -229,7 +229,9 @@ class _MethodPlan:
             }
             own = method.options.get("augment") or {}
             method = replace(method, options={**method.options, "augment": {**known, **own}})
-        return method.make(**given, seed=self.defaults["seed"])
+        made = method.make(**given, seed=self.defaults["seed"])
+        made.search = search
+        return made
 
 
 def _check_task(method: Choice, task: Task) -> None:

@@ -233,7 +233,11 @@ class ReservoirPipeline(AdaptationPipeline):
         keep, scales = 1.0, torch.ones(len(self.reservoir))
         if self.guard is not None:
             if self.guard.is_due(index):
-                keep = self.guard.judge(index, adapting, self.predict_source(inputs))
+                # By the expert's statistics: what is asked is what became of the parameters.
+                anchor = after[0].clone()
+                space.adapted(anchor).copy_(space.adapted(self.source))
+                with space.at(anchor):
+                    keep = self.guard.judge(index, adapting, self.method.predict(inputs))
             scales = torch.tensor([self.guard.scale(i) for i in range(len(self.reservoir))])
             for old, new in zip(before, after, strict=True):
                 space.adapted(new).lerp_(space.adapted(old), 1 - float(scales[index]))

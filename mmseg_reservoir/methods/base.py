@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..spaces.base import ParamSpace
 from ..spaces.normalisation import learning
+from ..spaces.share_search import ShareSearch
 
 Forward = Callable[[Tensor], Tensor]
 """``inputs -> logits (N, C, *spatial)``."""
@@ -72,6 +73,8 @@ class AdaptationMethod(ABC):
         self.counts = {"updates": 0, "skipped": 0, "not_finite": 0}
         self._selected: deque[bool] = deque(maxlen=_WINDOW)
         self._has_warned = False
+        self.search: ShareSearch | None = None
+        """Finds what a domain's BatchNorm normalises by, if that is asked for."""
         self.state: dict[str, Any] = {}
         self.load_domain_state(self.fresh_domain_state())
 
@@ -89,6 +92,8 @@ class AdaptationMethod(ABC):
 
     def adapt(self, inputs: Tensor) -> Tensor:
         """Adapt to a batch; returns the prediction made before the update."""
+        if self.search is not None:
+            self.search.look(self.forward, inputs, self.state)
         carried, before = self.space.carried.clone(), dict(self.counts)
         self.space.zero_grad()
         with torch.enable_grad(), learning(self.space.followers, when=torch.is_grad_enabled):

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import ReservoirError
 from ..options import construct, suggest
+from .share_search import ShareSearch
 
 if TYPE_CHECKING:
     from .base import ParamSpace
@@ -44,12 +45,16 @@ class Statistics:
         per_expert: Let the running statistics follow the stream: a batch that a method adapts to
             moves them to the blend. They are then a part of the expert, as its parameters are;
             a pass that only predicts never moves them. Needs a share between 0 and 1.
+        searched: Every expert finds its own share, beginning with none (:class:`ShareSearch`).
     """
 
     share: float = 0.0
     per_expert: bool = False
+    searched: bool = False
 
     def __post_init__(self) -> None:
+        if self.searched and (self.share or self.per_expert):
+            raise ReservoirError("statistics: a share that is searched cannot be given as well")
         if not 0 <= self.share <= 1:
             raise ReservoirError(
                 f"statistics: the share of the batch must be in [0, 1], got {self.share}"
@@ -65,37 +70,54 @@ class Statistics:
         """Read what a user writes.
 
         Args:
-            value: ``"running"``, ``"batch"``, the share of the batch as a number,
+            value: ``"running"``, ``"batch"``, ``"searched"``, the share of the batch as a number,
                 ``dict(share=..., per_expert=...)``, or None for the default.
             default: ``"running"`` or ``"batch"``.
         """
         value = default if value is None else value
         if isinstance(value, cls):
             return value
+        if value == "searched":
+            return cls(searched=True)
         if isinstance(value, str) and value in _NAMED:
             return cls(_NAMED[value])
         if isinstance(value, Mapping):
             return construct(cls, value, "statistics")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return cls(float(value))
+        names = suggest(value, (*_NAMED, "searched"))
         raise ReservoirError(
-            f"statistics cannot be {value!r}{suggest(value, _NAMED)}, the share of the batch as a "
-            "number from 0 to 1, or dict(share=..., per_expert=True)"
+            f"statistics cannot be {value!r}{names}, the share of the batch as a number from 0 to "
+            "1, or dict(share=..., per_expert=True)"
         )
 
     def apply(self, model: nn.Module) -> None:
         """Prepare the BatchNorm layers of a model; to be called before its space is made."""
         if self.share == 1:
             use_batch_statistics(model)
-        elif self.share and not blend(model, self.share):
+        elif (self.share or self.searched) and not blend(model, self.share):
             _logger.warning("%s has no BatchNorm: statistics change nothing", type(model).__name__)
 
-    def carry(self, space: ParamSpace) -> None:
-        """Make statistics that follow the stream part of a space; before an optimizer holds it."""
+    def carry(self, space: ParamSpace) -> ShareSearch | None:
+        """Make what an expert has of its own part of a space; before an optimizer holds it.
+
+        Returns:
+            What finds an expert's share, if it is to be searched and there are layers to blend.
+        """
+        if self.searched:
+            layers = _layers(space.model, BlendedBatchNorm)
+            if not layers:
+                return None
+            share = next(iter(layers.values())).running_mean.new_zeros(1)
+            for layer in layers.values():
+                layer.rate = share
+            space.carry({"statistics.share": share})
+            return ShareSearch(share)
         if self.per_expert:
             layers = _layers(space.model, BlendedBatchNorm)
             carry_statistics(space, layers)
             space.followers += layers.values()
+        return None
 
 
 def use_batch_statistics(model: nn.Module) -> None:
@@ -148,7 +170,7 @@ class BlendedBatchNorm(_BatchNorm):
         statistics = ("running_mean", "running_var", "num_batches_tracked")
         for name in ("weight", "bias", "affine", *statistics):
             setattr(self, name, getattr(norm, name))
-        self.rate = rate
+        self.rate: float | Tensor = rate
         self.always = always
         self.learns: Callable[[], bool] | None = None
         self.train(norm.training)
