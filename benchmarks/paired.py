@@ -1,0 +1,175 @@
+"""Runs of the same seeds beside each other: scores, and paired differences with standard errors.
+
+What the benchmarks on real data share. A seed is a draw of the stream, and all rows have the same
+ones: the difference of two rows, seed by seed, scatters less than either of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from mmseg_reservoir.files import write_text
+from mmseg_reservoir.report.summary import Statistic
+from mmseg_reservoir.report.tables import Results, make_table, routing_purity, scores_by_domain
+
+
+class Cell(NamedTuple):
+    """A row of the tables. The source has no method and no rate: it is the same beside all."""
+
+    method: str | None
+    rate: float | None
+    variant: str
+
+    @property
+    def name(self) -> str:
+        """For folders and messages."""
+        return "_".join(map(str, self.words)) if self.method else self.variant
+
+    @property
+    def words(self) -> list[str]:
+        """The first three columns of a table."""
+        return [self.method or "-", "-" if self.rate is None else f"{self.rate:g}", self.variant]
+
+
+Runs = Mapping[Cell, Mapping[int, Results]]
+"""The finished runs of every row, by seed."""
+Column = tuple[str, Callable[[Results], float]]
+"""A heading, and what of a run stands below it."""
+
+
+def cells_of(methods: Iterable[str], rates: Sequence[float], variants: Sequence[str]) -> list[Cell]:
+    """All rows, in order."""
+    variants = list(dict.fromkeys(variants))
+    rows = [Cell(None, None, "source")] if "source" in variants else []
+    return rows + [
+        Cell(method, rate, variant)
+        for method in dict.fromkeys(methods)
+        for rate in dict.fromkeys(rates)
+        for variant in variants
+        if variant != "source"
+    ]
+
+
+def at(domain: str) -> dict[str, Callable[[Results], float]]:
+    """The scores of a domain, or of the ``mean`` over all, at three moments of the stream."""
+    return {
+        "visit 1": lambda run: scores_by_domain(run)[domain][0],
+        "last visit": lambda run: scores_by_domain(run)[domain][-1],
+        "mean over visits": lambda run: mean(scores_by_domain(run)[domain]),
+    }
+
+
+def score_table(runs: Runs, columns: Sequence[Column]) -> str:
+    """One row per cell: mean over the seeds ± sample deviation."""
+    rows = [
+        [*cell.words, len(found)]
+        + [Statistic.of([of(run) for run in found.values()]).text() for _, of in columns]
+        for cell, found in runs.items()
+        if found
+    ]
+    return make_table(_header("seeds", columns), rows, 3, markdown=True)
+
+
+def difference_table(runs: Runs, variant: str, columns: Sequence[Column]) -> str | None:
+    """What each row has more than that variant of its method: mean over seeds ± standard error.
+
+    None if nothing is there to be compared.
+    """
+    rows = []
+    for cell, found in runs.items():
+        other = reference(runs, cell, variant)
+        pairs = [(run, other[seed]) for seed, run in found.items() if seed in other]
+        if pairs:
+            cells = [difference([of(a) - of(b) for a, b in pairs]) for _, of in columns]
+            rows.append([*cell.words, len(pairs), *cells])
+    return make_table(_header("pairs", columns), rows, 3, markdown=True) if rows else None
+
+
+def reference(runs: Runs, cell: Cell, variant: str) -> Mapping[int, Results]:
+    """The runs of a variant with the method and the rate of a cell; none of the variant itself."""
+    if cell.variant in (variant, "source"):
+        return {}
+    if variant == "source":  # where no order changes it, one run stands beside all seeds
+        once = runs.get(Cell(None, None, variant)) or {}
+        return {seed: once.get(seed, once[min(once)]) for seed in runs[cell]} if once else {}
+    return runs.get(Cell(cell.method, cell.rate, variant), {})
+
+
+def difference(values: Sequence[float]) -> str:
+    """``+0.42 ± 0.10``: mean and its standard error; of one value ``+0.42 ± -``."""
+    found = Statistic.of(values)
+    error = "-" if found.deviation is None else f"{found.deviation / len(values) ** 0.5:.2f}"
+    return f"{found.mean:+.2f} ± {error}"
+
+
+def routing_table(runs: Runs) -> str | None:
+    """What the reservoirs did; None without one."""
+    rows = []
+    for cell, found in runs.items():
+        kept = [run for run in found.values() if run["reservoir"]]
+        if not kept:
+            continue
+        facts = [
+            ([run["routes"][-1]["k"] for run in kept], 1),
+            ([routing_purity(run["routes"]) for run in kept], 3),
+            ([second_passes(run) for run in kept], 3),
+        ]
+        cells = [Statistic.of(values).text(digits) for values, digits in facts]
+        if all("guard" in run for run in kept):
+            counts = [[_watched(run, what) for run in kept] for what in ("probes", "alarms")]
+            steps = [len(run["routes"]) for run in kept]
+            probes = [n / all_ for n, all_ in zip(counts[0], steps, strict=True)]
+            cells += [Statistic.of(probes).text(3), Statistic.of(counts[1]).text(1)]
+        else:
+            cells += ["-", "-"]
+        rows.append([*cell.words, *cells])
+    heads = ["experts K", "purity", "second passes", "guard's passes", "guard's alarms"]
+    return (
+        make_table(["method", "rate", "variant", *heads], rows, 3, markdown=True) if rows else None
+    )
+
+
+def second_passes(run: Results) -> float:
+    """Share of the steps whose prediction took a forward pass of its own, with the ensemble."""
+    pipeline = run["options"]["reservoir"]["pipeline"]
+    if pipeline.get("predict") == "after":
+        return 1.0
+    if not pipeline.get("ensemble", True):
+        return 0.0
+    return mean(route["weight"] < pipeline["one_hot"] for route in run["routes"])
+
+
+def _watched(run: Results, what: str) -> int:
+    return sum(expert[what] for expert in run["guard"]["experts"].values())
+
+
+def collect(jobs: Mapping[tuple[Cell, int], Future]) -> tuple[Runs, int]:
+    """Wait for all runs; those that failed are told of, counted and left out."""
+    runs: dict[Cell, dict[int, Results]] = {cell: {} for cell, _ in jobs}
+    failures = 0
+    for (cell, seed), job in jobs.items():
+        try:
+            runs[cell][seed] = job.result()
+        except Exception as error:  # whatever it is, the other runs count
+            failures += 1
+            print(f"{cell.name}, seed {seed}: failed: {error}", file=sys.stderr, flush=True)
+        else:
+            print(f"{cell.name}, seed {seed}: done", flush=True)
+    return runs, failures
+
+
+def write_summary(path: Path, title: str, parts: Mapping[str, str | None], note: str) -> str:
+    """A Markdown document of tables below their headings; returns what was written."""
+    shown = [f"## {heading}\n\n{table}" for heading, table in parts.items() if table]
+    text = "\n\n".join([f"# {title}", note, *shown]) + "\n"
+    write_text(path, text)
+    return text
+
+
+def _header(counted: str, columns: Sequence[Column]) -> list[str]:
+    return ["method", "rate", "variant", counted, *(heading for heading, _ in columns)]

@@ -1,0 +1,221 @@
+"""Real frames of ACDC under any Cityscapes model of mmseg: what adapts, and what helps.
+
+    python benchmarks/real_seg.py --config CONFIG --weights FILE --acdc ACDC --cityscapes CITYSCAPES
+
+CONFIG needs ``model`` alone, and ``custom_imports`` for parts that mmseg has not. ACDC has its
+usual folders; of CITYSCAPES the clear images in ``leftImg8bit/train`` are the source. A seed is an
+order of the frames, another one at each visit. The variant ``source`` is the model as it comes, at
+one visit, which no order changes; ``base`` is the plain method; any other is a preset of the
+reservoir. Runs that are complete already, with the same options, are not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+from benchmarks import paired
+from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.options import suggest
+from mmseg_reservoir.presets import with_preset
+from mmseg_reservoir.report.tables import Results
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE = ROOT / "configs" / "_base_"
+CONDITIONS = ("fog", "night", "rain", "snow")
+NOTE = (
+    "mIoU in percent, mean over the seeds ± sample deviation. Differences are paired by seed: mean "
+    "± standard error. Second passes: share of the frames that the ensemble predicted; the "
+    "guard's passes: share of the frames that the source model predicted, too."
+)
+
+
+def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[str, Any]:
+    """All options of a run, as plain values: the user's model in the project's protocol."""
+    own, runtime = _read(args.config), _read(BASE / "runtime.py")
+    imports = [*runtime["custom_imports"]["imports"]]  # first: mmseg needs it where mmcv is lite
+    imports += own.get("custom_imports", {}).get("imports", [])
+    size = tuple(args.size)
+    pipeline = [
+        dict(type="LoadImageFromFile"),
+        dict(type="Resize", scale=size, keep_ratio=False),
+        dict(type="LoadAnnotations"),  # after Resize: labels stay at their size
+        dict(type="PackSegInputs"),
+    ]
+    data = _read(BASE / "datasets" / "acdc_960x540.py")
+    frames = dict(data_root=str(args.acdc.resolve()), split=args.split, pipeline=pipeline)
+    source = dict(data_root=str(_source_folder(args).resolve()), num_images=args.source_images)
+    loop = dict(rounds=args.rounds, domains=list(CONDITIONS), shuffle="visit")
+    options = {
+        **runtime,
+        "custom_imports": dict(imports=list(dict.fromkeys(imports)), allow_failed_imports=False),
+        "model": own["model"],
+        "load_from": str(args.weights.resolve()),
+        "test_dataloader": dict(
+            batch_size=1,
+            num_workers=0,  # the frames are small, and the cores are for the runs
+            sampler=dict(type="DefaultSampler", shuffle=False),
+            dataset={**data["test_dataloader"]["dataset"], **frames},
+        ),
+        "test_evaluator": data["test_evaluator"],
+        "source_images": {**data["source_images"], **source},
+        "test_cfg": {**_read(BASE / "protocols" / "recurring.py")["test_cfg"], **loop},
+        "randomness": dict(seed=seed),
+        "log_level": "WARNING",
+    }
+    if cell.method is None:
+        options["test_cfg"]["rounds"] = 1
+        return {**options, "method": dict(type="source")}
+    method = _read(BASE / "methods" / f"{cell.method}.py")["method"]
+    optimizer = {**method.get("optimizer", dict(type="Adam")), "lr": args.lr * cell.rate}
+    options |= {"method": {**method, "optimizer": optimizer}, "statistics": args.statistics}
+    if cell.variant != "base":
+        options["reservoir"] = dict(preset=cell.variant)
+    return options
+
+
+def text_of(options: dict[str, Any]) -> str:
+    """A config file. It tells what the preset was, so that a run with another one is another."""
+    lines = [f"{name} = {value!r}" for name, value in options.items()]
+    if "reservoir" in options:
+        lines.append(f"# the preset: {with_preset(options['reservoir'])}")
+    return "\n".join(lines) + "\n"
+
+
+def run(options: dict[str, Any], folder: Path, threads: int) -> Results:
+    """One run, in a process of its own; returns its results."""
+    results, config = folder / "results.json", folder / "config.py"
+    text = text_of(options)
+    if not (_is_complete(results) and config.is_file() and config.read_text("utf-8") == text):
+        folder.mkdir(parents=True, exist_ok=True)
+        results.unlink(missing_ok=True)
+        config.write_text(text, encoding="utf-8")
+        tool = str(ROOT / "tools" / "test_tta.py")
+        with (folder / "log.txt").open("w") as log:
+            done = subprocess.run(
+                [sys.executable, tool, str(config), f"--work-dir={folder}"],
+                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        if done.returncode:
+            raise ReservoirError((folder / "log.txt").read_text()[-1500:].strip())
+    return json.loads(results.read_text(encoding="utf-8"))
+
+
+def check(args: argparse.Namespace) -> None:
+    """Find what is missing or misspelt, before the first run begins."""
+    places = [args.acdc / "rgb_anon", args.acdc / "gt", _source_folder(args)]
+    for place in places:
+        if not place.is_dir():
+            raise ReservoirError(f"there is no folder {place}: check --acdc and --cityscapes")
+    for file in (args.config, args.weights):
+        if not file.is_file():
+            raise ReservoirError(f"there is no file {file}: check --config and --weights")
+    if "model" not in _read(args.config):
+        raise ReservoirError(f"{args.config} has no model: name a config of mmseg's")
+    known = [path.stem for path in (BASE / "methods").glob("*.py")]
+    for method in args.methods:
+        if method not in known:
+            raise ReservoirError(f"unknown method {method!r}{suggest(method, known)}")
+    for variant in args.variants:
+        if variant not in ("source", "base"):
+            with_preset(variant)
+
+
+def summarise(runs: paired.Runs, path: Path) -> str:
+    """All tables, by moment of the stream."""
+    domains = (*CONDITIONS, "mean")
+    moments = {
+        moment: [(domain, paired.at(domain)[moment]) for domain in domains]
+        for moment in paired.at("mean")
+    }
+    parts = {f"mIoU, {moment}": paired.score_table(runs, of) for moment, of in moments.items()}
+    for variant in ("source", "base", "published", "stream"):
+        for moment, of in moments.items():
+            heading = f"Difference to {variant}, {moment}"
+            parts[heading] = paired.difference_table(runs, variant, of)
+    parts["What the reservoirs did"] = paired.routing_table(runs)
+    return paired.write_summary(path, "Real frames of ACDC", parts, NOTE)
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", type=Path, required=True, help="an mmseg config with a model")
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--acdc", type=Path, required=True, help="holds rgb_anon and gt")
+    parser.add_argument("--cityscapes", type=Path, required=True, help="holds leftImg8bit")
+    parser.add_argument("--methods", nargs="+", default=["tent", "eata"])
+    parser.add_argument("--variants", nargs="+", default=["source", "base", "stream", "robust"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rates", nargs="+", type=float, default=[1.0], help="times --lr")
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument(
+        "--statistics",
+        type=_statistics,
+        default=0.03,
+        help="of BatchNorm: running, batch, or the share of the frame; not for the source",
+    )
+    parser.add_argument("--split", default="val")
+    parser.add_argument("--size", nargs=2, type=int, default=[512, 256], help="width and height")
+    parser.add_argument("--source-images", type=int, default=2000)
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "real_seg")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is missing and summarise all that was asked for."""
+    args, failures = parse_args(argv), 0
+
+    def benchmark() -> None:
+        nonlocal failures
+        check(args)
+        out, seeds = args.out.resolve(), list(dict.fromkeys(args.seeds))
+        threads = max(1, (os.cpu_count() or 1) // args.jobs)
+        with ThreadPoolExecutor(args.jobs) as pool:
+            jobs = {}
+            for cell in paired.cells_of(args.methods, args.rates, args.variants):
+                # No order of the frames changes the source.
+                for seed in seeds if cell.method else seeds[:1]:
+                    options = config_of(args, cell, seed)
+                    folder = out / cell.name / f"seed{seed}"
+                    jobs[cell, seed] = pool.submit(run, options, folder, threads)
+            runs, failures = paired.collect(jobs)
+        print(f"\n{summarise(runs, out / 'summary.md')}")
+
+    return end_in_one_line(benchmark) or min(failures, 1)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return Config.fromfile(path, import_custom_modules=False).to_dict()
+
+
+def _source_folder(args: argparse.Namespace) -> Path:
+    return args.cityscapes / "leftImg8bit" / "train"
+
+
+def _is_complete(results: Path) -> bool:
+    return results.is_file() and json.loads(results.read_text(encoding="utf-8"))["complete"]
+
+
+def _statistics(word: str) -> str | float:
+    return word if word in ("running", "batch") else float(word)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
