@@ -49,7 +49,8 @@ def assemble(task="segmentation", model=None, source=None, **options):
 
 def with_reservoir(**options):
     style = {**SEEDED, **options.pop("style", {})}
-    return assemble(method=make_method(), reservoir={"style": style, **options})
+    reservoir = {"preset": "published", "style": style, **options}
+    return assemble(method=make_method(), reservoir=reservoir)
 
 
 # The plan: everything is told before anything is done.
@@ -102,10 +103,31 @@ def with_reservoir(**options):
             {"reservoir": {"space": {"all": ["whiten"]}}},
             r"space has no effect .*'style'.*\(segment\)",
         ),
+        ({"reservoir": {"guard": "lables"}}, "unknown guard 'lables' .*did you mean 'labels'"),
+        (
+            {"reservoir": {"guard": {"evry": 4}}},
+            r"reservoir.guard .*mean 'every'\?\); valid: every, least, margin, momentum",
+        ),
+        ({"reservoir": {"guard": {"every": "often"}}}, "guard.every must be of type int"),
+        ({"reservoir": {"guard": {"momentum": 2.0}}}, r"momentum in \[0, 1\)"),
+        ({"reservoir": {"pooling": "mean"}}, "unknown pooling 'mean'; valid: evidence"),
+        ({"reservoir": {"pooling": {"no": 4}}}, r"reservoir.pooling has no option 'no'.*valid: n0"),
+        ({"reservoir": {"pooling": {"n0": "all"}}}, "pooling.n0 must be of type float"),
+        ({"reservoir": {"pooling": {"n0": -1.0}}}, "n0 must be 0 or more updates, got -1.0"),
+        *(
+            (
+                {"reservoir": {part: {}, "pipeline": {"type": "reset"}}},
+                rf"reservoir.{part} has no effect on the pipeline 'reset'.*\({part}=None\)",
+            )
+            for part in ("guard", "pooling")
+        ),
+        ({"reservoir": {"pipeline": {"guard": {}}}}, "reservoir.pipeline has no option 'guard'"),
     ],
 )
 @both_tasks
 def test_mistakes_are_told_before_anything_is_done(task, options, message):
+    if isinstance(options.get("reservoir"), dict):
+        options = {"reservoir": {"preset": "published", **options["reservoir"]}}
     with pytest.raises(ReservoirError, match=message):
         Plan(TASKS[task][0], **{"method": "tent", **options})
 
@@ -130,7 +152,7 @@ def test_resolved_options_are_plain_and_hold_every_default():
         "types": ["LayerNorm", "BatchNorm", "GroupNorm"],
         "skip": [],
     }
-    assert options["statistics"] == {"share": 0.0, "per_expert": False}
+    assert options["statistics"] == {"share": 0.0, "per_expert": False, "searched": False}
     assert options["reservoir"]["router"]["patience"] == 10.0
     assert options["reservoir"]["space"]["mean"] == ["standardise", "squash"]
     assert "reservoir.router: type=segment, run=4" in plan.describe()
@@ -185,7 +207,7 @@ def test_method_task_and_user_say_what_batch_normalisation_goes_by(task, method,
 
 @both_tasks
 def test_blended_statistics_of_every_expert(task, stream):
-    options = {"style": SEEDED, "router": {"quantile": 0.9}}
+    options = {"preset": "published", "style": SEEDED, "router": {"quantile": 0.9}}
     pipeline = assemble(
         task, method="tent", statistics={"share": 0.1, "per_expert": True}, reservoir=options
     )
@@ -215,12 +237,101 @@ def test_the_router_learns_from_the_source_before_the_method(task, monkeypatch):
         original(self, source)
 
     monkeypatch.setattr(find("method", "eata"), "prepare", prepare)
-    assemble(task, source=Source(source_batches()), method="eata", reservoir={"style": SEEDED})
+    reservoir = {"preset": "published", "style": SEEDED}
+    assemble(task, source=Source(source_batches()), method="eata", reservoir=reservoir)
     assert looked == ["pass", "method", "pass"]
 
 
+def test_who_looks_after_the_experts_is_built_from_options():
+    guard = {"every": 4, "margin": 0.25}
+    pipeline = with_reservoir(guard=guard, pooling={"n0": 7.0})
+    assert type(pipeline.guard) is find("guard", "labels")
+    assert (pipeline.guard.every, pipeline.guard.margin, pipeline.guard.momentum) == (4, 0.25, 0.8)
+    assert type(pipeline.pooling) is find("pooling", "evidence")
+    assert pipeline.pooling.n0 == 7
+    by_name = with_reservoir(guard="labels", pooling="evidence")
+    assert by_name.guard.every == find("guard", "labels")().every
+    assert by_name.pooling.n0 == find("pooling", "evidence")().n0
+
+
+@pytest.mark.parametrize("part", ["guard", "pooling"])
+def test_each_of_those_who_look_after_the_experts_can_be_left_out(part):
+    other = {"guard": "pooling", "pooling": "guard"}[part]
+    pipeline = with_reservoir(**{part: {}, other: None})
+    assert getattr(pipeline, part) is not None
+    assert getattr(pipeline, other) is None
+    robust = with_reservoir(preset="robust", **{part: None})
+    assert getattr(robust, part) is None
+    assert getattr(robust, other) is not None
+    published = with_reservoir()
+    assert getattr(published, part) is None
+
+
+def test_the_options_of_those_who_look_after_the_experts_are_told():
+    reservoir = {"preset": "published", "guard": {"every": 4}, "pooling": {"n0": 7.0}}
+    plan = Plan(SEGMENTATION, "tent", reservoir=reservoir)
+    options = json.loads(json.dumps(plan.options))["reservoir"]
+    assert options["guard"] == {
+        "type": "labels",
+        "every": 4,
+        "momentum": 0.8,
+        "margin": None,
+        "least": 0.03,
+    }
+    assert options["pooling"] == {"type": "evidence", "n0": 7.0}
+    assert not {"guard", "pooling"} & set(options["pipeline"])
+    assert "reservoir.guard: type=labels, every=4" in plan.describe()
+    none = Plan(SEGMENTATION, "tent", reservoir={**reservoir, "guard": None, "pooling": None})
+    assert not {"guard", "pooling"} & set(none.options["reservoir"])
+
+
+@both_tasks
+def test_the_guard_learns_from_the_source_after_the_method(task, monkeypatch):
+    called = []
+    for kind, name in (("method", "eata"), ("guard", "labels")):
+        cls = find(kind, name)
+
+        def prepare(self, *args, kind=kind, original=cls.prepare):
+            called.append(kind)
+            original(self, *args)
+
+        monkeypatch.setattr(cls, "prepare", prepare)
+    reservoir = {"preset": "published", "style": SEEDED, "guard": {}}
+    pipeline = assemble(task, method="eata", reservoir=reservoir)
+    assert called == ["method", "guard"]
+    # A look leaves no trace.
+    assert torch.equal(pipeline.method.space.values, pipeline.source)
+
+
+def test_the_guard_learns_how_the_source_model_labels_the_source():
+    pipeline = with_reservoir(guard={"least": 1e-6, "momentum": 0.0})
+    entropies = []
+    for images in source_batches():
+        labels = make_net()(images).argmax(1).flatten()
+        entropies.append(torch.special.entr(labels.bincount() / labels.numel()).sum())
+    spread = float(torch.stack(entropies).std())
+    assert spread > 1e-3
+    assert pipeline.guard.margin == pytest.approx(spread, rel=1e-5)
+
+
+def test_a_margin_that_is_given_spares_the_look_at_the_source():
+    looked = []
+
+    class Source(list):
+        def __iter__(self):
+            looked.append("pass")
+            return super().__iter__()
+
+    for guard, passes in (({"margin": 0.5}, 1), ({}, 2)):
+        looked.clear()
+        reservoir = {"preset": "published", "style": SEEDED, "guard": guard}
+        assemble(source=Source(source_batches()), method="tent", reservoir=reservoir)
+        assert len(looked) == passes
+
+
 def test_seeds_reach_method_params_and_router_unless_these_have_their_own():
-    options = {"reservoir": {"style": SEEDED, "memory": {"type": "fifo"}}}
+    memory = {"type": "fifo"}
+    options = {"reservoir": {"preset": "published", "style": SEEDED, "memory": memory}}
 
     def made(run, **own):
         method = {"type": "rotta", **own}
@@ -260,7 +371,7 @@ def test_parts_may_be_ready_made(stream):
         return images.mean(dim=(2, 3)).mean(dim=0)
 
     styles = torch.stack([brightness(images) for images in source_batches()])
-    reservoir = {"style": brightness, "calibration": Calibration(styles)}
+    reservoir = {"preset": "published", "style": brightness, "calibration": Calibration(styles)}
     pipeline = assemble(method=make_method(), source=[], reservoir=reservoir)
     assert pipeline.router.tau == pytest.approx(Calibration(styles).threshold())
     assert pipeline.step(stream[1]).k == 2

@@ -208,3 +208,82 @@ def test_what_is_carried_besides_the_factors_is_averaged(average):
         torch.testing.assert_close(carried, WEIGHTS)
     with space.at(experts[1]):
         assert carried.tolist() == [0, 1, 0]
+
+
+def product(space, vector):
+    """What the factors of an expert do, B A, of every pair."""
+    values = dict(zip(space.names, space.split(vector), strict=True))
+    return [
+        values[name.replace("lora_A", "lora_B")].flatten(1) @ a.flatten(1)
+        for name, a in values.items()
+        if "lora_A" in name
+    ]
+
+
+def factors_of(space, vector, kind):
+    found = zip(space.names, space.split(vector), strict=True)
+    return torch.cat([value.flatten() for name, value in found if kind in name])
+
+
+@torch.no_grad()
+def test_with_the_same_a_the_product_moves_by_the_share_of_the_others_change():
+    _, space = make()  # attention and convolutions
+    generator = torch.Generator().manual_seed(7)
+    mine, before, after = torch.randn(3, len(space), generator=generator)
+    for vector in (before, after):
+        for name, value, own in zip(
+            space.names, space.split(vector), space.split(mine), strict=True
+        ):
+            if "lora_A" in name:
+                value.copy_(own)
+    start = mine.clone()
+    space.share(mine, before, after, 0.375)
+    assert torch.equal(factors_of(space, mine, "lora_A"), factors_of(space, start, "lora_A"))
+    products = [product(space, vector) for vector in (start, mine, before, after)]
+    assert len(products[0]) == 8
+    for first, now, old, new in zip(*products, strict=True):
+        assert (new - old).abs().max() > 1
+        torch.testing.assert_close(now, first + 0.375 * (new - old), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("average", ["factors", "product"])
+@torch.no_grad()
+def test_with_other_a_the_shift_is_that_of_least_squares(average):
+    _, space = make_factors(average)
+    mine, before, after = EXPERTS.clone()
+    space.share(mine, before, after, 0.5)
+    assert torch.equal(before, EXPERTS[1])
+    assert torch.equal(after, EXPERTS[2])
+    (a, b), (first_a, first_b) = space.split(mine), space.split(EXPERTS[0])
+    assert torch.equal(a, first_a)
+    (old,), (new,) = product(space, before), product(space, after)
+    # min_S | S A - (new - old) |, one row of S after the other.
+    solution = torch.linalg.lstsq(a.T, (new - old).T).solution.T
+    torch.testing.assert_close(b - first_b, 0.5 * solution, rtol=0, atol=1e-5)
+    assert (solution @ a - (new - old)).norm() > 0.1  # these A's do not span it
+
+
+@torch.no_grad()
+def test_the_share_of_an_update_is_also_one_of_what_the_model_computes():
+    net, space = make_factors("factors")
+    mine, before, after = EXPERTS.clone()
+    for vector in (before, after):
+        space.split(vector)[0].copy_(space.split(mine)[0])
+
+    def output(vector):
+        space.load(vector)
+        return net(ROWS)
+
+    expected = output(mine) + 0.25 * (output(after) - output(before))
+    space.share(mine, before, after, 0.25)
+    torch.testing.assert_close(output(mine), expected)
+
+
+@torch.no_grad()
+def test_what_is_carried_besides_the_factors_is_not_shared():
+    _, space = make_factors("factors")
+    space.carry({"statistics": torch.zeros(3)})
+    mine, before, after = torch.cat([EXPERTS, torch.eye(3)], dim=1)
+    space.share(mine, before, after, 0.5)
+    assert mine[-3:].tolist() == [1, 0, 0]
+    assert not torch.allclose(mine[:-3], EXPERTS[0])
