@@ -35,7 +35,10 @@ def test_leaf_is_complete_and_short(path):
         "ResultsHook",
     ]
     make_plan(cfg, seed=0)
-    assert bool(cfg.get("reservoir")) == ("reservoir" in path.stem or "oracle" in path.stem)
+    named = [word for word in ("reservoir", "robust", "oracle") if word in path.stem]
+    assert bool(cfg.get("reservoir")) == bool(named)
+    if named == ["robust"]:
+        assert cfg.reservoir.preset == "robust"
     assert len(path.read_text().splitlines()) < 25
 
 

@@ -4,13 +4,14 @@ import pytest
 from mmengine.config import Config
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.presets import PRESETS, with_preset
+from mmseg_reservoir.presets import DEFAULT, PRESETS, with_preset
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 WITH_RESERVOIR = sorted(
     path
     for path in CONFIGS.rglob("*.py")
-    if "_base_" not in path.parts and ("reservoir" in path.stem or path.parent.name == "cls")
+    if "_base_" not in path.parts
+    and ("reservoir" in path.stem or "robust" in path.stem or path.parent.name == "cls")
 )
 
 
@@ -43,6 +44,48 @@ def test_a_preset_may_be_given_by_its_name():
         with_preset("papre")
     with pytest.raises(ReservoirError, match="options or a preset's name, got True"):
         with_preset(True)
+
+
+def test_without_a_name_it_is_the_robust_preset():
+    assert DEFAULT == "robust"
+    assert with_preset({}) == PRESETS["robust"]
+    assert with_preset({"k_max": 4}) == {**PRESETS["robust"], "k_max": 4}
+
+
+def test_the_robust_preset_is_that_of_streams_with_a_guard_and_pooling():
+    robust, stream = with_preset("robust"), with_preset("stream")
+    assert robust.pop("guard") == {"type": "labels"}
+    assert robust.pop("pooling") == {"type": "evidence"}
+    assert robust.pop("pipeline")["ensemble"] is False
+    assert stream.pop("pipeline").get("ensemble", True) is True
+    assert robust == stream
+    assert robust["router"]["type"] == "segment"
+    assert with_preset({"guard": None})["guard"] is None
+
+
+@pytest.mark.parametrize("preset", ["paper", "published", "published_code", "stream"])
+def test_no_other_preset_watches_its_experts_or_lets_them_share(preset):
+    assert not {"guard", "pooling"} & set(with_preset(preset))
+
+
+def test_the_published_preset_is_the_published_code_with_the_papers_memory():
+    published, code = with_preset("published"), with_preset("published_code")
+    assert published.pop("memory") == with_preset("paper")["memory"] != code.pop("memory")
+    assert published["router"].pop("learn_incomplete") is False
+    assert code["router"].pop("learn_incomplete") is True
+    assert published == code
+
+
+def test_the_former_name_of_the_published_preset_is_not_one_any_more():
+    with pytest.raises(ReservoirError, match=r"unknown preset 'default'.*published"):
+        with_preset("default")
+
+
+@pytest.mark.parametrize("name", ["paper", "published", "robust", "stream"])
+def test_the_base_config_of_a_preset_names_it(name):
+    files = CONFIGS / "_base_" / "reservoir"
+    assert Config.fromfile(files / f"{name}.py").reservoir == {"preset": name}
+    assert not (files / "default.py").exists()
 
 
 @pytest.mark.parametrize("path", WITH_RESERVOIR, ids=lambda path: path.stem)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import register
+from .state import copied_to
 
 _logger = logging.getLogger(__name__)
 _BATCHES = 64  # of the source, for the spread; more tell nothing new
@@ -204,6 +205,7 @@ class LabelGuard(Guard):
         return {"margin": self.margin, "steps": self._steps, "watches": watches, "events": events}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        state = copied_to(state, torch.device("cpu"))
         self.margin, self._steps = state["margin"], state["steps"]
         self._watches = {int(index): Watch(**watch) for index, watch in state["watches"].items()}
         self._events = deque(state["events"], maxlen=_EVENTS)

@@ -22,11 +22,13 @@ from mmseg_reservoir.cls import (
 )
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Tent
+from mmseg_reservoir.presets import PRESETS
 from mmseg_reservoir.routing import OracleRouter
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
 from mmseg_reservoir.style import Calibration
 
-SEEDED = dict(style=dict(weights="seeded"))
+DEFAULT = dict(style=dict(weights="seeded"))
+SEEDED = dict(preset="published", **DEFAULT)
 EATA = dict(type="eata", d_margin=0.4, fisher_alpha=1.0)
 
 
@@ -46,6 +48,11 @@ def batches(seed, count, scale=1.0, size=8):
 SOURCE = batches(0, 6)
 BRIGHT, DARK = batches(1, 4), batches(2, 4, scale=0.1)
 STREAM = [*DARK[:2], *BRIGHT[:2], *DARK[2:], *BRIGHT[2:]]
+LONG = [*DARK, *BRIGHT, *DARK]
+"""The default preset routes by the evidence of four batches."""
+both_presets = pytest.mark.parametrize(
+    ("reservoir", "stream"), [(SEEDED, STREAM), (DEFAULT, LONG)], ids=["published", "default"]
+)
 
 
 def adaptive(method="tent", **options):
@@ -69,6 +76,19 @@ def test_finds_domains_and_recognises_them():
         experts.append(model.last.route.index)
     assert experts == [1, 1, 0, 0, 1, 1, 0, 0]
     assert model.last.k == 2
+
+
+def test_without_a_preset_it_is_the_robust_one():
+    model = adaptive(reservoir=DEFAULT, source=SOURCE)
+    experts = []
+    for images in LONG:
+        assert model(images).shape == (8, 4)
+        experts.append(model.last.route.index)
+    assert experts[3:] == [1, 0, 0, 0, 0, 1, 1, 1, 1]
+    assert [*model.pipeline.report()["guard"]["experts"]] == [0, 1]
+    assert model.pipeline.pooling.updates == [7, 5]
+    named = adaptive(reservoir=dict(preset="robust", **DEFAULT), source=SOURCE)
+    assert named.plan.options == model.plan.options
 
 
 def test_labels_beside_the_images_are_ignored_and_small_batches_left_out():
@@ -97,11 +117,14 @@ def test_the_source_is_read_until_there_are_batches_enough():
 
 
 @pytest.mark.parametrize("method", ["tent", "eata", "sar"])
-@pytest.mark.parametrize("reservoir", [None, SEEDED])
-def test_state_goes_through_a_file_without_source_images(method, reservoir):
+@pytest.mark.parametrize(
+    ("reservoir", "stream"), [(None, STREAM), (SEEDED, STREAM), (DEFAULT, LONG)]
+)
+def test_state_goes_through_a_file_without_source_images(method, reservoir, stream):
     model = adaptive(method, reservoir=reservoir, source=SOURCE)
-    for images in STREAM:
+    for images in stream:
         model(images)
+    assert model.last.k == (1 if reservoir is None else 2)
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     file.seek(0)
@@ -110,7 +133,7 @@ def test_state_goes_through_a_file_without_source_images(method, reservoir):
         with pytest.raises(ReservoirError, match="knows no source images yet: give"):
             other(DARK[0])
     other.load_state_dict(torch.load(file, weights_only=True))
-    for images in STREAM:
+    for images in stream:
         assert torch.equal(other(images), model(images))
         assert other.last.route.index == model.last.route.index
 
@@ -131,38 +154,41 @@ def test_frozen_it_routes_and_learns_nothing():
     assert not torch.equal(model.pipeline.reservoir.experts, experts)
 
 
-def test_without_gradients_it_makes_its_own_but_inference_mode_forbids_them():
-    one, other = (adaptive(reservoir=SEEDED, source=SOURCE) for _ in range(2))
-    for images in STREAM:
+@both_presets
+def test_without_gradients_it_makes_its_own_but_inference_mode_forbids_them(reservoir, stream):
+    one, other = (adaptive(reservoir=reservoir, source=SOURCE) for _ in range(2))
+    for images in stream:
         with torch.no_grad():
             logits = other(images)
         assert torch.equal(logits, one(images))
-    assert other.method.counts["updates"] == len(STREAM)
+    assert other.method.counts["updates"] == len(stream)
     with torch.inference_mode(), pytest.raises(ReservoirError, match=r"use torch.no_grad\(\) or"):
         other(DARK[0])
 
 
-def test_frozen_it_works_in_inference_mode():
-    one, other = (adaptive(reservoir=SEEDED, source=SOURCE) for _ in range(2))
+@both_presets
+def test_frozen_it_works_in_inference_mode(reservoir, stream):
+    one, other = (adaptive(reservoir=reservoir, source=SOURCE) for _ in range(2))
     for model in (one, other):
-        for images in STREAM:
+        for images in stream:
             model(images)
         model.freeze()
-    for images in STREAM:
+    for images in stream:
         with torch.inference_mode():
             logits = other(images * 1.0)
         assert torch.equal(logits, one(images))
     assert torch.equal(other.freeze(False)(DARK[0]), one.freeze(False)(DARK[0]))
 
 
-def test_a_state_from_another_device():
-    model, other = adaptive(reservoir=SEEDED, source=SOURCE), adaptive(reservoir=SEEDED)
-    for images in STREAM:
+@both_presets
+def test_a_state_from_another_device(reservoir, stream):
+    model, other = adaptive(reservoir=reservoir, source=SOURCE), adaptive(reservoir=reservoir)
+    for images in stream:
         model(images)
     other.net.load_state_dict(model.net.state_dict())
     other.set_extra_state(sent(model.get_extra_state()))
     assert torch.equal(other.calibration.styles, model.calibration.styles)
-    for images in STREAM:
+    for images in stream:
         assert torch.equal(other(images), model(images))
 
 
@@ -340,7 +366,7 @@ def test_plain_methods_look_at_the_range_of_images_too(method):
     adaptive(method, images=(0.0, 1 / 255))(255 * DARK[0])
 
 
-@pytest.mark.parametrize("preset", ["published", "stream"])
+@pytest.mark.parametrize("preset", ["published", "stream", "robust"])
 def test_black_images_are_not_learned_from(preset):
     source = [*SOURCE, *batches(5, 54)]
     model = adaptive(reservoir=dict(preset=preset, style=dict(weights="seeded")), source=source)
@@ -380,7 +406,11 @@ def test_parts_may_be_ready_made():
         (dict(method="eata", reservoir=SEEDED), "another method"),
         (dict(method=dict(type="tent", optimizer="SGD"), reservoir=SEEDED), "another optimizer"),
         (dict(reservoir=None), "another router"),
-        (dict(reservoir=dict(style=dict(weights="seeded", statistic="mean"))), "another style"),
+        (
+            dict(reservoir={**SEEDED, "style": dict(weights="seeded", statistic="mean")}),
+            "another style",
+        ),
+        (dict(reservoir=DEFAULT), "another router"),
     ],
 )
 def test_a_state_of_something_else_is_refused(other, message):
@@ -389,7 +419,7 @@ def test_a_state_of_something_else_is_refused(other, message):
         adaptive(**other).load_state_dict(saved)
 
 
-@pytest.mark.parametrize("preset", ["published", "paper", "published_code", "stream"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_the_state_of_every_preset_loads_safely(preset):
     options = dict(preset=preset, style=dict(weights="seeded"))
     model = adaptive(reservoir=options, source=[*SOURCE, *batches(5, 30)])
@@ -413,7 +443,8 @@ def test_importing_it_needs_no_mm_package():
 
 
 def test_the_style_may_come_from_the_nets_own_layers():
-    model = adaptive(reservoir=dict(style=dict(type="model", taps=["0"])), source=SOURCE)
+    options = dict(preset="published", style=dict(type="model", taps=["0"]))
+    model = adaptive(reservoir=options, source=SOURCE)
     experts = []
     for images in STREAM:
         model(images)

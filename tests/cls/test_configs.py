@@ -141,7 +141,7 @@ IN_FULL = {
             "num_images": 2000,
         },
     },
-    ("digits_vit", "vpt_reservoir"): {
+    ("digits_vit", "vpt_robust"): {
         **RUNTIME,
         "data": {
             "type": "digits",
@@ -159,7 +159,7 @@ IN_FULL = {
         "method": {"type": "vpt", "optimizer": PROMPTS},
         "params": {"type": "prompt", "count": 8},
         "reservoir": {
-            "preset": "published",
+            "preset": "robust",
             "style": {"size": (16, 16)},
             "calibration": {"batches": 100},
         },
@@ -189,7 +189,7 @@ PARTS = {
 
 @pytest.mark.parametrize(("table_name", "label"), IN_FULL)
 def test_a_row_in_full(table_name, label):
-    row = label.removesuffix("_reservoir")
+    row = label.removesuffix("_reservoir").removesuffix("_robust")
     options = choose_row(TABLES[table_name], row, with_reservoir=row != label)
     assert options == IN_FULL[table_name, label]
     assert row_label(row, options) == label

@@ -6,6 +6,7 @@ import pytest
 
 from mmseg_reservoir.cls.rows import choose_row, row_label
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.presets import PRESETS
 
 TABLE = {
     "data": {"type": "digits"},
@@ -56,7 +57,17 @@ def test_the_reservoir_comes_only_where_it_is_wanted():
     for wanted in (False, True):
         assert choose_row(own, "tent", wanted)["reservoir"] == {"k_max": 4}
     plain = {"method": {"type": "tent"}, "reservoir": None}
-    assert choose_row(plain, None, with_reservoir=True)["reservoir"] == {"preset": "published"}
+    assert choose_row(plain, None, with_reservoir=True)["reservoir"] == {"preset": "robust"}
+
+
+def test_a_preset_may_be_named_in_place_of_the_tables_or_the_configs_own():
+    named = choose_row(TABLE, "tent", with_reservoir="paper")
+    assert named["reservoir"] == {"preset": "paper", "calibration": {"batches": 100}}
+    own = {**TABLE, "reservoir": {"preset": "stream", "k_max": 4}}
+    assert choose_row(own, "tent", "robust")["reservoir"] == {"preset": "robust", "k_max": 4}
+    assert TABLE["with_reservoir"]["preset"] == "published"
+    plain = {"method": {"type": "tent"}}
+    assert choose_row(plain, None, "published")["reservoir"] == {"preset": "published"}
 
 
 def test_a_method_without_a_row_takes_what_is_said_for_all():
@@ -83,5 +94,13 @@ def test_a_table_without_a_choice_lists_its_rows():
 def test_labels():
     assert row_label("eata", {}) == "eata"
     assert row_label("eata", {"reservoir": None}) == "eata"
-    assert row_label("eata", {"reservoir": {}}) == "eata_reservoir"
+    assert row_label("eata", {"reservoir": {"k_max": 4}}) == "eata_robust"  # no preset is named
     assert row_label(None, {"reservoir": {}}) is None
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_robust_preset_has_a_label_of_its_own(preset):
+    expected = "eata_robust" if preset == "robust" else "eata_reservoir"
+    assert row_label("eata", {"reservoir": {"preset": preset}}) == expected
+    assert row_label("eata", {"reservoir": preset}) == expected
+    assert row_label("eata", choose_row(TABLE, "eata", preset)) == expected

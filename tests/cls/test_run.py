@@ -26,7 +26,7 @@ def config(**changes):
     }
 
 
-SEEDED = {"style": {"weights": "seeded", "taps": [0]}}
+SEEDED = {"preset": "published", "style": {"weights": "seeded", "taps": [0]}}
 SOURCE = {"type": "digits", "num_images": 400}
 
 

@@ -1,4 +1,5 @@
 import cv2
+from matplotlib.figure import Figure
 
 from mmseg_reservoir.report.error_rates import collapsed, error_table, plot_errors
 
@@ -41,3 +42,22 @@ def test_plot_is_drawn(tmp_path):
     picture = cv2.imread(str(tmp_path / "new" / "plot.png"))
     assert picture.shape[1] > 400
     assert picture.std() > 5
+
+
+def test_a_method_and_its_reservoirs_share_an_axis(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    robust = {"TENT + robust": results([20, 17, 16, 16, 15], reservoir=True)}
+    plot_errors({**RUNS, **robust, "EATA": results([20, 20])}, tmp_path / "plot.png")
+    drawn = {
+        axis.get_title(): {line.get_label(): line.get_ydata()[-1] for line in axis.get_lines()}
+        for axis in figures[0].axes
+    }
+    assert drawn == {
+        "TENT": {"plain": 80, "published": 18, "robust": 15},
+        "EATA": {"plain": 20},
+    }
+    colours = {line.get_label(): line.get_color() for line in figures[0].axes[0].get_lines()}
+    assert len(set(colours.values())) == 3
+    legend = [text.get_text() for text in figures[0].legends[0].get_texts()]
+    assert legend == ["plain", "published", "robust"]

@@ -54,6 +54,33 @@ def test_configs_choose_the_style_weights_themselves(tmp_path, monkeypatch, name
 @pytest.mark.parametrize("everything", [False, True])
 def test_every_run_has_a_config(everything):
     runs = demo.chosen_runs(everything, analysis=True)
-    assert len(runs) == (10 if everything else 5)
+    assert len(runs) == (17 if everything else 6)
     assert all((demo.CONFIGS / f"{config}.py").is_file() for config in runs.values())
     assert demo.RUNS.items() <= runs.items()
+    assert demo.ANALYSIS.items() <= runs.items()
+    assert demo.chosen_runs(everything, analysis=False).keys() == runs.keys() - demo.ANALYSIS.keys()
+
+
+def test_tent_runs_by_itself_with_a_published_and_with_the_robust_reservoir():
+    runs = demo.chosen_runs(everything=False, analysis=False)
+    configs = {name: Config.fromfile(demo.CONFIGS / f"{c}.py") for name, c in runs.items()}
+    assert {name: (cfg.method.type, cfg.get("reservoir")) for name, cfg in configs.items()} == {
+        "Source": ("source", None),
+        "TENT": ("tent", None),
+        "TENT + ReservoirTTA": ("tent", {"preset": "stream"}),
+        "TENT + robust": ("tent", {"preset": "robust"}),
+    }
+
+
+@pytest.mark.parametrize("name", demo.RUNS)
+def test_panels_of_a_reservoir_stand_beside_those_of_tent(tmp_path, monkeypatch, name):
+    commands = []
+
+    def run(command, **_):
+        commands.append(command)
+        return results_without_images(command)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    demo.run(name, demo.RUNS[name], tmp_path, rounds=1, seed=0)
+    beside = f"--baseline={tmp_path / 'panels' / 'segformer-tiny_tent'}"
+    assert (beside in commands[0]) == (" + " in name)

@@ -4,15 +4,16 @@ import pytest
 from mmengine.config import Config
 
 import mmseg_reservoir.methods  # noqa: F401 (registers them)
+from mmseg_reservoir.cls import run as run_module
 from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.options import table
-from mmseg_reservoir.report.error_rates import PLUG_IN
+from mmseg_reservoir.report.error_rates import PLUG_INS_BY_NAME
 from tools import demo_cls
 
 
 def options_of(run: demo_cls.Run) -> dict:
     config = Config.fromfile(demo_cls.CONFIGS / f"{run.table}.py").to_dict()
-    return choose_row(config, run.method, run.with_reservoir)
+    return choose_row(config, run.method, run.preset or False)
 
 
 def test_every_run_has_a_row_and_every_row_a_run():
@@ -20,14 +21,35 @@ def test_every_run_has_a_row_and_every_row_a_run():
     tables = {path.stem: Config.fromfile(path) for path in demo_cls.CONFIGS.glob("digits_*.py")}
     rows = {(table, row) for table, config in tables.items() for row in config.rows}
     assert {(run.table, run.method) for run in runs.values()} == rows
-    assert len(set(runs.values())) == len(runs) == 26
-    assert sum(name.endswith(PLUG_IN) for name in runs) == 9
+    assert len(set(runs.values())) == len(runs) == 35
+    assert PLUG_INS_BY_NAME == {" + ReservoirTTA": "published", " + robust": "robust"}
+    for ending, preset in PLUG_INS_BY_NAME.items():
+        plug_ins = {name: run for name, run in runs.items() if name.endswith(ending)}
+        assert len(plug_ins) == 9
+        for name, run in plug_ins.items():
+            assert run == runs[name.removesuffix(ending)]._replace(preset=preset)
+            assert options_of(run)["reservoir"]["preset"] == preset
+    assert sum(run.preset is None for run in runs.values()) == 17
     only = demo_cls.chosen_runs(["tent"])
     assert list(only) == [
         "ConvNet: TENT",
         "ConvNet: TENT + ReservoirTTA",
+        "ConvNet: TENT + robust",
         "ViT: TENT",
         "ViT: TENT + ReservoirTTA",
+        "ViT: TENT + robust",
+    ]
+
+
+def test_every_run_of_a_method_has_a_folder_and_a_row_of_its_own(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(run_module, "run", lambda _, folder, **kw: ran.append((folder, kw["row"])))
+    for run in demo_cls.chosen_runs(["eata"]).values():
+        demo_cls.run_row(run, tmp_path, rounds=1, seed=0)
+    assert ran == [
+        (tmp_path / f"digits_{net}_{row}", row)
+        for net in ("convnet", "vit")
+        for row in ("eata", "eata_reservoir", "eata_robust")
     ]
 
 
@@ -68,10 +90,12 @@ def test_it_shows_a_collapse_and_what_the_reservoir_does_about_it(tmp_path, monk
     rows = [[c.strip() for c in line.split("│")[1:-1]] for line in table.splitlines()]
     rows = {row[0]: row for row in rows if row}
     for net in ("ConvNet", "ViT"):
-        plain, plug_in = rows[f"{net}: TENT"], rows[f"{net}: TENT{PLUG_IN}"]
+        plain = rows[f"{net}: TENT"]
         assert plain[7] == "collapses"
-        assert float(plug_in[5]) < float(plain[5]) - 5  # at visit 20
-        assert int(plug_in[8]) >= 5  # experts
-        assert float(plug_in[9]) > 0.8  # purity
+        for ending in PLUG_INS_BY_NAME:
+            plug_in = rows[f"{net}: TENT{ending}"]
+            assert float(plug_in[5]) < float(plain[5]) - 5  # at visit 20
+            assert int(plug_in[8]) >= 5  # experts
+            assert float(plug_in[9]) > 0.8  # purity
     assert rows["ConvNet: Source"][8] == "1"
     assert rows["ConvNet: Source"][9] == "-"

@@ -72,13 +72,37 @@ def test_the_command_line_goes_over_the_row():
 
 
 @pytest.mark.parametrize(
-    "words", [["--with-reservoir"], ["--cfg-options", "reservoir.preset=published"]]
+    ("words", "preset", "row"),
+    [
+        (["--with-reservoir"], "robust", "tent_robust"),
+        (["--with-reservoir", "robust"], "robust", "tent_robust"),
+        (["--with-reservoir", "published"], "published", "tent_reservoir"),
+        (["--with-reservoir=paper"], "paper", "tent_reservoir"),
+        (["--cfg-options", "reservoir.k_max=4"], "robust", "tent_robust"),
+        (["--cfg-options", "reservoir.preset=published"], "published", "tent_reservoir"),
+    ],
 )
-def test_the_reservoir_is_one_option(words):
+def test_the_reservoir_is_one_option(words, preset, row):
     options, written = load(*TENT, *words)
+    assert options["reservoir"]["preset"] == preset
     assert options["reservoir"]["calibration"] == {"batches": 100}
-    assert written["row"] == "tent_reservoir"
-    assert options["work_dir"] == "work_dirs/digits_convnet_tent_reservoir"
+    assert written["row"] == row
+    assert options["work_dir"] == f"work_dirs/digits_convnet_{row}"
+
+
+def test_a_preset_goes_over_that_of_the_papers_tables():
+    cifar = [CONFIG.with_name("cifar10c_wrn28.py"), "--method=eata", "--with-reservoir"]
+    options, written = load(*cifar)
+    assert (options["reservoir"]["preset"], written["row"]) == ("published", "eata_reservoir")
+    robust, written = load(*cifar, "robust")
+    assert robust["reservoir"] == {**options["reservoir"], "preset": "robust"}
+    assert written["row"] == "eata_robust"
+
+
+def test_an_unknown_preset_ends_in_one_line(tmp_path, capsys):
+    line = fail(capsys, *TENT, f"--work-dir={tmp_path}", "--with-reservoir=robbust", *SMALL)
+    assert "unknown preset 'robbust' (did you mean 'robust'?)" in line
+    assert not (tmp_path / "results.json").exists()
 
 
 def test_a_method_without_a_row_runs_and_says_so(capsys):
