@@ -57,6 +57,12 @@ class ReservoirPlan:
             given=("method", "router", "encoder", *self.CARE),
         )
         defaults = {"guard": "labels", "pooling": "evidence"}
+        for name in self.CARE:
+            if isinstance(options.get(name), bool):
+                raise ReservoirError(
+                    f"reservoir.{name} is a group of options, or None for none: write {name}=None, "
+                    f"or {name}=dict(type={defaults[name]!r})"
+                )
         self.care = {
             name: pick(name, options[name], f"reservoir.{name}", defaults[name])
             for name in self.CARE

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from .state import copied_to
 
 _logger = logging.getLogger(__name__)
 _BATCHES = 64  # of the source, for the spread; more tell nothing new
+_LEAST_SCALE = 1e-3  # from which an expert can come back
 _EVENTS = 1000  # that are remembered; the counts go on
 
 
@@ -133,14 +135,14 @@ class LabelGuard(Guard):
         """Measure the margin on source batches, unless it is given."""
         if self.margin is not None:
             return
-        entropies = []
-        for inputs, _ in zip(source or (), range(_BATCHES), strict=False):
-            entropies.append(_entropy(_histogram(predict(inputs))))
+        batches = islice(() if source is None else source, _BATCHES)
+        entropies = [_entropy(_histogram(predict(inputs))) for inputs in batches]
         if len(entropies) < 2:
             self.margin = self.least
             _logger.warning(
-                "the guard has no source images to learn its margin from: it takes the smallest, "
-                "%.3f nats (reservoir.guard.margin sets another)",
+                "the guard learns its margin from two source batches or more and has %d: it takes "
+                "the smallest, %.3f nats (reservoir.guard.margin sets another)",
+                len(entropies),
                 self.margin,
             )
             return
@@ -158,6 +160,8 @@ class LabelGuard(Guard):
     def judge(self, index: int, expert: Tensor, source: Tensor) -> float:
         assert self.margin is not None, "prepare() comes first"
         watch = self._watches[index]
+        if not (torch.isfinite(expert).all() and torch.isfinite(source).all()):
+            return 1.0  # of such a batch nothing is learned; the next one is looked at
         watch.probes += 1
         # The first probes are averaged, so that none of them counts more than the others.
         rate = max(1 / watch.probes, 1 - self.momentum)
@@ -177,7 +181,7 @@ class LabelGuard(Guard):
             watch.next = watch.batches + watch.interval
             return 1.0
         keep = 1 / (2 * excess)
-        watch.scale *= keep
+        watch.scale = max(_LEAST_SCALE, watch.scale * keep)
         watch.alarms += 1
         watch.interval = 1
         watch.next = watch.batches + 1

@@ -226,7 +226,10 @@ class ReservoirPipeline(AdaptationPipeline):
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
 
     def _settle(self, index: int, before: list[Tensor], inputs: Tensor, adapting: Tensor) -> None:
-        """What becomes of an update: the guard's share of it is made, and the others' of that."""
+        """What becomes of an update: the guard's share of it is made, and the others' of that.
+
+        An expert that is not trusted takes smaller steps, and of these the others take less.
+        """
         space, after = self.method.space, self._vectors(index)
         if torch.equal(space.adapted(after[0]), space.adapted(self.source)):
             return  # the method began anew, which is no step to be scaled, nor one for others
@@ -244,7 +247,7 @@ class ReservoirPipeline(AdaptationPipeline):
         if keep < 1:
             for vector in after:
                 space.adapted(vector).lerp_(space.adapted(self.source), 1 - keep)
-        elif self.pooling is not None:
+        elif self.pooling is not None and not torch.equal(before[0], after[0]):
             shares = self.pooling.shares(index, len(self.reservoir)) * scales * scales[index]
             for other in shares.nonzero().flatten().tolist():
                 # One that was never checked out has no state of its own that could move.

@@ -44,7 +44,7 @@ class EvidencePooling(Pooling):
     """
 
     def __init__(self, n0: float = 40.0) -> None:
-        if n0 < 0:
+        if not n0 >= 0:
             raise ReservoirError(f"pooling: n0 must be 0 or more updates, got {n0}")
         self.n0 = n0
         self.updates: list[int] = []
@@ -52,8 +52,8 @@ class EvidencePooling(Pooling):
     def shares(self, index: int, count: int) -> Tensor:
         self.updates += [0] * (count - len(self.updates))
         self.updates[index] += 1
-        own = torch.tensor(self.updates, dtype=torch.float).clamp_min(1)
-        shares = self.n0 / (self.n0 + own)
+        own = torch.tensor(self.updates, dtype=torch.float)
+        shares = 1 / (1 + own / self.n0) if self.n0 else torch.zeros_like(own)
         shares[index] = 0.0
         return shares
 

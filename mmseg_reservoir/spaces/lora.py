@@ -144,10 +144,9 @@ class LowRankSpace(ParamSpace):
         mine, old, new = (self.split(each) for each in (vector, before, after))
         for a, b in self._pairs:
             rows = mine[a].flatten(1)
-            gram = rows @ rows.T
             change = new[b].flatten(1) @ (new[a].flatten(1) @ rows.T)
             change -= old[b].flatten(1) @ (old[a].flatten(1) @ rows.T)
-            shift = torch.linalg.solve(gram, change, left=False)
+            shift = change @ torch.linalg.pinv(rows @ rows.T, hermitian=True)
             mine[b].add_(shift.view_as(mine[b]), alpha=share)
 
     def _attach(self, tensors: list[Tensor]) -> None:
