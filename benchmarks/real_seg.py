@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from mmengine.config import Config
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import paired
+from mmseg_reservoir.build import SEGMENTATION, Plan
 from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import suggest
-from mmseg_reservoir.presets import with_preset
 from mmseg_reservoir.report.tables import Results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,17 +88,21 @@ def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[st
 
 
 def text_of(options: dict[str, Any]) -> str:
-    """A config file. It tells what the preset was, so that a run with another one is another."""
+    """A config file; it tells all options in force, so that a run with other defaults is another.
+
+    What is wrong with them is an error here, before anything runs.
+    """
+    keys = ("method", "params", "statistics", "reservoir")
+    adaptation = {key: options[key] for key in keys if key in options}
+    plan = Plan(SEGMENTATION, **adaptation, seed=options["randomness"]["seed"])
     lines = [f"{name} = {value!r}" for name, value in options.items()]
-    if "reservoir" in options:
-        lines.append(f"# the preset: {with_preset(options['reservoir'])}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, f"# in force: {plan.options}"]) + "\n"
 
 
-def run(options: dict[str, Any], folder: Path, threads: int) -> Results:
-    """One run, in a process of its own; returns its results."""
-    results, config = folder / "results.json", folder / "config.py"
-    text = text_of(options)
+def run(text: str, folder: Path, threads: int) -> Results:
+    """One run of a config, in a process of its own; returns its results."""
+    # Beside the folder, in which mmengine writes a config of that name.
+    results, config = folder / "results.json", folder.with_suffix(".py")
     if not (_is_complete(results) and config.is_file() and config.read_text("utf-8") == text):
         folder.mkdir(parents=True, exist_ok=True)
         results.unlink(missing_ok=True)
@@ -130,9 +135,6 @@ def check(args: argparse.Namespace) -> None:
     for method in args.methods:
         if method not in known:
             raise ReservoirError(f"unknown method {method!r}{suggest(method, known)}")
-    for variant in args.variants:
-        if variant not in ("source", "base"):
-            with_preset(variant)
 
 
 def summarise(runs: paired.Runs, path: Path) -> str:
@@ -168,7 +170,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         "--statistics",
         type=_statistics,
         default=0.03,
-        help="of BatchNorm: running, batch, or the share of the frame; not for the source",
+        help="of BatchNorm: the share of the frame, or a word (running, ...); not for the source",
     )
     parser.add_argument("--split", default="val")
     parser.add_argument("--size", nargs=2, type=int, default=[512, 256], help="width and height")
@@ -187,20 +189,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         check(args)
         out, seeds = args.out.resolve(), list(dict.fromkeys(args.seeds))
         threads = max(1, (os.cpu_count() or 1) // args.jobs)
+        texts = {
+            (cell, seed): text_of(config_of(args, cell, seed))
+            for cell in paired.cells_of(args.methods, args.rates, args.variants)
+            # No order of the frames changes the source.
+            for seed in (seeds if cell.method else seeds[:1])
+        }
         with ThreadPoolExecutor(args.jobs) as pool:
             jobs = {}
-            for cell in paired.cells_of(args.methods, args.rates, args.variants):
-                # No order of the frames changes the source.
-                for seed in seeds if cell.method else seeds[:1]:
-                    options = config_of(args, cell, seed)
-                    folder = out / cell.name / f"seed{seed}"
-                    jobs[cell, seed] = pool.submit(run, options, folder, threads)
+            for (cell, seed), text in texts.items():
+                folder = out / cell.name / f"seed{seed}"
+                jobs[cell, seed] = pool.submit(run, text, folder, threads)
             runs, failures = paired.collect(jobs)
         print(f"\n{summarise(runs, out / 'summary.md')}")
 
     return end_in_one_line(benchmark) or min(failures, 1)
 
 
+@cache  # the same few files for every run
 def _read(path: Path) -> dict[str, Any]:
     return Config.fromfile(path, import_custom_modules=False).to_dict()
 
@@ -214,7 +220,10 @@ def _is_complete(results: Path) -> bool:
 
 
 def _statistics(word: str) -> str | float:
-    return word if word in ("running", "batch") else float(word)
+    try:
+        return float(word)
+    except ValueError:
+        return word
 
 
 if __name__ == "__main__":
