@@ -57,7 +57,9 @@ def choose_row(
     if with_reservoir and options.get("reservoir") is None:
         options["reservoir"] = plug_in
     if isinstance(with_reservoir, str):
-        options["reservoir"] = {**options["reservoir"], "preset": with_reservoir}
+        written = options["reservoir"]  # options, or the name of a preset
+        beside = written if isinstance(written, Mapping) else {}
+        options["reservoir"] = {**beside, "preset": with_reservoir}
     return options
 
 

@@ -65,6 +65,8 @@ def test_a_preset_may_be_named_in_place_of_the_tables_or_the_configs_own():
     assert named["reservoir"] == {"preset": "paper", "calibration": {"batches": 100}}
     own = {**TABLE, "reservoir": {"preset": "stream", "k_max": 4}}
     assert choose_row(own, "tent", "robust")["reservoir"] == {"preset": "robust", "k_max": 4}
+    by_name = {**TABLE, "reservoir": "stream"}
+    assert choose_row(by_name, "tent", "robust")["reservoir"] == {"preset": "robust"}
     assert TABLE["with_reservoir"]["preset"] == "published"
     plain = {"method": {"type": "tent"}}
     assert choose_row(plain, None, "published")["reservoir"] == {"preset": "published"}

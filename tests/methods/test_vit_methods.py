@@ -82,7 +82,7 @@ def test_a_classifier_adapts_prompts_in_a_reservoir(stream, name):
     model = AdaptiveClassifier(
         make_vit(),
         method=dict(type=name, first_steps=2, optimizer=dict(type="AdamW", lr=0.1)),
-        reservoir=dict(k_max=3, style=dict(weights="seeded")),
+        reservoir=dict(preset="published", k_max=3, style=dict(weights="seeded")),
         source=stream[1::2],
         params=dict(type="prompt", count=3),
         images=(0.5, 0.02),

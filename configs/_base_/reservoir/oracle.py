@@ -1,2 +1,2 @@
 # Routing by the true domain names: for analysis only.
-reservoir = dict(router=dict(type="oracle"))
+reservoir = dict(preset="published", router=dict(type="oracle"))

@@ -53,7 +53,8 @@ def test_style_from_the_models_own_layers(minicity, tmp_path):
     config = tmp_path / "config.py"
     config.write_text(
         f"_base_ = {str(TINY / 'segformer-tiny_tent.py')!r}\n"
-        "reservoir = dict(style=dict(type='model', taps=['backbone.layers.0.2']),\n"
+        "reservoir = dict(preset='published', "
+        "style=dict(type='model', taps=['backbone.layers.0.2']),\n"
         f"    router=dict(quantile=0.5), calibration=dict(cache={str(tmp_path / 'cache')!r}))\n"
     )
     results = run(config, minicity, tmp_path)
