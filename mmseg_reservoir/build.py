@@ -28,7 +28,7 @@ from .methods.parts.optimizers import optimizer_factory, pick_optimizer
 from .options import Choice, Options, parameters_of, pick, table
 from .reservoir_plan import ReservoirPlan
 from .spaces.base import ParamSpace
-from .spaces.normalisation import Statistics
+from .spaces.norm_statistics import Statistics
 from .style.calibration import Calibration, SourceImages
 
 _logger = logging.getLogger(__name__)
@@ -223,12 +223,12 @@ class _MethodPlan:
         method = self.method
         if method.asks_for("augment"):
             # Augmentations work on plain images: they have to know how these were normalised.
-            known = {
+            normalised = {
                 "mean": place.image_range.mean.flatten().tolist(),
                 "std": place.image_range.std.flatten().tolist(),
             }
             own = method.options.get("augment") or {}
-            method = replace(method, options={**method.options, "augment": {**known, **own}})
+            method = replace(method, options={**method.options, "augment": {**normalised, **own}})
         made = method.make(**given, seed=self.defaults["seed"])
         made.search = search
         return made

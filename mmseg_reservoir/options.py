@@ -55,14 +55,14 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         kind: One of ``KINDS``.
         name: What configs call it.
     """
-    known = table(kind)
+    parts = table(kind)
 
     def add(part: T) -> T:
-        other = known.get(name, part)
+        other = parts.get(name, part)
         # A module that is imported twice, by its name and by its path, registers its parts twice.
         if getattr(other, "__qualname__", other) != getattr(part, "__qualname__", part):
             raise ReservoirError(f"the {KINDS[kind]} {name!r} is there already: {other}")
-        known[name] = part
+        parts[name] = part
         return part
 
     return add
@@ -111,12 +111,12 @@ class Choice:
         Args:
             **given: Values that take the place of defaults, of options that it has.
         """
-        found = {"type": self.name}
+        values = {"type": self.name}
         for name, parameter in parameters_of(self.factory).items():
             if parameter.default is not inspect.Parameter.empty and name not in self.given:
-                found[name] = parameter.default
+                values[name] = parameter.default
         wanted = {n: v for n, v in self._wanted(given).items() if n not in self.given}
-        return found | wanted | dict(self.options)
+        return values | wanted | dict(self.options)
 
     def asks_for(self, name: str) -> bool:
         """Whether it has an argument of this name."""
@@ -188,15 +188,15 @@ def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     A constructor's ``**options`` stands for the arguments of the one that it overrides, so that
     these need not be repeated in every subclass.
     """
-    found: dict[str, inspect.Parameter] = {}
+    arguments: dict[str, inspect.Parameter] = {}
     for function in _constructors(factory):
         parameters = inspect.signature(function).parameters.values()
         for p in parameters:
             if p.name != "self" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
-                found.setdefault(p.name, p)
+                arguments.setdefault(p.name, p)
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
-    return found
+    return arguments
 
 
 def suggest(name: Any, valid: Iterable[str]) -> str:

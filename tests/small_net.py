@@ -12,7 +12,7 @@ from torch import nn
 from mmseg_reservoir.methods import Tent
 from mmseg_reservoir.routing import InformationClustering, StyleRouter
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
-from mmseg_reservoir.spaces.normalisation import Statistics
+from mmseg_reservoir.spaces.norm_statistics import Statistics
 
 
 def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:

@@ -3,8 +3,9 @@
 from .domain_reset import DomainResetPipeline
 from .image_range import ImageRange
 from .losses import entropy, information_loss
-from .pipeline import AdaptationPipeline, Outcome, ReservoirPipeline, SingleModelPipeline
+from .pipeline import AdaptationPipeline, Outcome, SingleModelPipeline
 from .reservoir import Reservoir
+from .reservoir_pipeline import ReservoirPipeline
 from .route import Route
 
 __all__ = [

@@ -167,8 +167,8 @@ class LabelGuard(Guard):
         rate = max(1 / watch.probes, 1 - self.momentum)
         labels, source_labels = _histogram(expert), _histogram(source)
         watch.labels = labels if watch.labels is None else watch.labels.lerp(labels, rate)
-        known = watch.source_labels
-        watch.source_labels = source_labels if known is None else known.lerp(source_labels, rate)
+        before = watch.source_labels
+        watch.source_labels = source_labels if before is None else before.lerp(source_labels, rate)
         contradicts = (expert.argmax(1) != source.argmax(1)).float().mean()
         watch.disagrees += rate * (float(contradicts) - watch.disagrees)
         watch.doubt += rate * (float(1 - source.softmax(1).amax(1).mean()) - watch.doubt)

@@ -28,11 +28,11 @@ class ImageRange:
     """
 
     def __init__(self, images: str | Sequence[float | Sequence[float]], bgr: bool = False) -> None:
-        known: dict[str, Sequence[float | Sequence[float]]] = {
+        named: dict[str, Sequence[float | Sequence[float]]] = {
             "unit": (0.0, 1.0),
             "imagenet": IMAGENET,
         }
-        pair = known.get(images) if isinstance(images, str) else images
+        pair = named.get(images) if isinstance(images, str) else images
         if pair is None or len(pair) != 2:
             raise ReservoirError(
                 f'images={images!r}: say "unit" for values in [0, 1], "imagenet", or (mean, std)'

@@ -112,17 +112,17 @@ class AdaptationMethod(ABC):
     def _watch(self, selected: bool) -> None:
         """Say once if hardly any batch has a sample that counts: the run looks fine otherwise."""
         self._selected.append(selected)
-        found = sum(self._selected)
-        if self._has_warned or len(self._selected) < _WINDOW or found > _FEW * _WINDOW:
+        selected_ones = sum(self._selected)
+        if self._has_warned or len(self._selected) < _WINDOW or selected_ones > _FEW * _WINDOW:
             return
         self._has_warned = True
         _logger.warning(
             "%s hardly adapts: only %d of the last %d batches (%.1f %%) had a sample that counts. "
             "Look at %s",
             type(self).__name__,
-            found,
+            selected_ones,
             _WINDOW,
-            100 * found / _WINDOW,
+            100 * selected_ones / _WINDOW,
             ", ".join(f"{name}={getattr(self, name)}" for name in self.selects_by),
         )
 

@@ -3,7 +3,8 @@
 from .base import ParamSpace
 from .becotta_params import becotta_params
 from .lora import lora_space
-from .normalisation import Statistics, use_batch_statistics
+from .norm_statistics import Statistics
+from .normalisation import use_batch_statistics
 from .prompt import prompt_space
 from .selections import all_parameters, norm_affine
 

@@ -54,9 +54,9 @@ class ParamSpace:
     @property
     def gradient(self) -> Tensor:
         """The gradient of the values, a flat vector that :meth:`zero_grad` gives them."""
-        found = self.values.grad
-        assert found is not None, "the gradient of a space's values is zeroed, never taken away"
-        return found
+        gradient = self.values.grad
+        assert gradient is not None, "the gradient of a space's values is zeroed, never taken away"
+        return gradient
 
     @property
     def carried(self) -> Tensor:
@@ -87,9 +87,9 @@ class ParamSpace:
     def _flatten(self) -> None:
         kinds = {(p.device, p.dtype) for p in self._parameters}
         if len(kinds) != 1:
-            found = ", ".join(f"{d}/{t}" for d, t in sorted(kinds, key=str)) or "none"
+            names = ", ".join(f"{d}/{t}" for d, t in sorted(kinds, key=str)) or "none"
             raise ReservoirError(
-                f"adapted parameters must share one device and dtype, found: {found}"
+                f"adapted parameters must share one device and dtype, found: {names}"
             )
         self.shapes = [p.shape for p in self._parameters]
         flat = [p.detach().reshape(-1) for p in self._parameters]

@@ -12,7 +12,8 @@ from mmseg_reservoir.methods.parts.augment import Augment
 from mmseg_reservoir.methods.rotta import RobustNorms
 from mmseg_reservoir.routing import OracleRouter
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
-from mmseg_reservoir.spaces.normalisation import Statistics, use_batch_statistics
+from mmseg_reservoir.spaces.norm_statistics import Statistics
+from mmseg_reservoir.spaces.normalisation import use_batch_statistics
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1
 

@@ -11,12 +11,8 @@ from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.routing import OracleRouter
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
-from mmseg_reservoir.spaces.normalisation import (
-    BlendedBatchNorm,
-    Statistics,
-    learning,
-    use_batch_statistics,
-)
+from mmseg_reservoir.spaces.norm_statistics import Statistics
+from mmseg_reservoir.spaces.normalisation import BlendedBatchNorm, learning, use_batch_statistics
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1
 PER_EXPERT = dict(share=0.2, per_expert=True)

@@ -1,0 +1,176 @@
+"""The pipeline of many experts: the one place that sees both the method and the reservoir."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import ReservoirError
+from ..options import find, register
+from .expert_init import ExpertInit
+from .guard import Guard
+from .pipeline import AdaptationPipeline, Outcome, find_route
+from .pooling import Pooling
+from .reservoir import Reservoir
+from .route import Route
+
+if TYPE_CHECKING:
+    from ..methods.base import AdaptationMethod
+    from ..routing.base import Router
+
+
+@register("pipeline", "reservoir")
+class ReservoirPipeline(AdaptationPipeline):
+    """ReservoirTTA (paper, Algorithm 1): the method always gets the expert of the batch's style.
+
+    Args:
+        method: The adaptation method.
+        router: Decides the expert.
+        encoder: Batch -> style vector; None if the router needs no style.
+        init: What a new expert starts from; registered as ``"init"``.
+        predict: ``"before"`` or ``"after"`` the update.
+        ensemble: False predicts with the routed expert alone (the ablation without EMR).
+        progressive: Keep only a part of every update, the expert's weight in the route.
+        one_hot: From this weight on a route counts as one-hot, and the prediction of the adapting
+            forward pass is reused instead of a second pass with the ensemble.
+        guard: Watches every expert; None trusts all updates, as published.
+        pooling: How experts learn from each other; None: not at all, as published.
+    """
+
+    def __init__(
+        self,
+        method: AdaptationMethod,
+        router: Router,
+        encoder: Callable[[Tensor], Tensor] | None = None,
+        init: str | ExpertInit = "mi",
+        predict: Literal["before", "after"] = "before",
+        ensemble: bool = True,
+        progressive: bool = False,
+        one_hot: float = 1 - 1e-6,
+        guard: Guard | None = None,
+        pooling: Pooling | None = None,
+    ) -> None:
+        super().__init__(method, predict)
+        self.guard = guard
+        self.pooling = pooling
+        self._cares = guard is not None or pooling is not None
+        self.ensemble = ensemble
+        self.progressive = progressive
+        self.router = router
+        self.encoder = encoder
+        self.init = find("init", init)
+        self.one_hot = one_hot
+        self.reservoir = Reservoir(self.source, method.domain_state(), router.k_max)
+
+    def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
+        """Adapt the expert of the batch's style and predict with the experts' ensemble."""
+        route = find_route(self.router, self.encoder, inputs, complete, domain)
+        if route.is_new:
+            self.reservoir.add(*self.init(self.reservoir, self.method, inputs))
+
+        alone = self._is_alone(route)
+        reuse = alone and not self.predict_after
+        if not (reuse or self.predict_after):
+            logits = self._predict_together(route.weights, inputs)
+
+        expert, state = self.reservoir.checkout(route.index)
+        self.method.load(expert, state)
+        before = [expert.clone(), *self.method.moving(state)] if self._cares else []
+        adapting = self.method.adapt(inputs)
+        adapted = self.method.space.values.detach()
+        if self.progressive:
+            adapted = torch.lerp(expert, adapted, float(route.weights[route.index]))
+        self.reservoir.commit(route.index, adapted, self.method.domain_state())
+        if self._cares:
+            self._settle(route.index, before, inputs, adapting)
+
+        if reuse:
+            logits = adapting
+        elif alone:
+            self.method.space.load(expert)
+            logits = self.method.predict(inputs)
+        elif self.predict_after:
+            logits = self._predict_together(route.weights, inputs)
+        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def _settle(self, index: int, before: list[Tensor], inputs: Tensor, adapting: Tensor) -> None:
+        """What becomes of an update: the guard's share of it is made, and the others' of that.
+
+        An expert that is not trusted takes smaller steps, and of these the others take less.
+        """
+        space, after = self.method.space, self._vectors(index)
+        if torch.equal(space.adapted(after[0]), space.adapted(self.source)):
+            return  # the method began anew, which is no step to be scaled, nor one for others
+        keep, scales = 1.0, torch.ones(len(self.reservoir))
+        if self.guard is not None:
+            if self.guard.is_due(index):
+                # By the expert's statistics: what is asked is what became of the parameters.
+                anchor = after[0].clone()
+                space.adapted(anchor).copy_(space.adapted(self.source))
+                with space.at(anchor):
+                    keep = self.guard.judge(index, adapting, self.method.predict(inputs))
+            scales = torch.tensor([self.guard.scale(i) for i in range(len(self.reservoir))])
+            for old, new in zip(before, after, strict=True):
+                space.adapted(new).lerp_(space.adapted(old), 1 - float(scales[index]))
+        if keep < 1:
+            for vector in after:
+                space.adapted(vector).lerp_(space.adapted(self.source), 1 - keep)
+        elif self.pooling is not None and not torch.equal(before[0], after[0]):
+            shares = self.pooling.shares(index, len(self.reservoir)) * scales * scales[index]
+            for other in shares.nonzero().flatten().tolist():
+                # One that was never checked out has no state of its own that could move.
+                for old, new, vector in zip(before, after, self._vectors(other), strict=False):
+                    space.share(vector, old, new, float(shares[other]))
+
+    def _vectors(self, index: int) -> list[Tensor]:
+        """All that lies in the space of parameters of an expert: its own, and its method's."""
+        parameters, state = self.reservoir.checkout(index)
+        return [parameters, *self.method.moving(state)]
+
+    def report(self) -> dict[str, Any]:
+        """What the guard saw and did."""
+        return {} if self.guard is None else {"guard": self.guard.report()}
+
+    def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
+        """Predict a batch with the experts as they are."""
+        route = find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
+        if self._is_alone(route):
+            self.method.load(*self.reservoir.checkout(route.index))
+            logits = self.method.predict(inputs)
+        else:
+            logits = self._predict_together(route.weights, inputs)
+        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def _is_alone(self, route: Route) -> bool:
+        """Whether the routed expert predicts by itself."""
+        return not self.ensemble or float(route.weights[route.index]) >= self.one_hot
+
+    def reset_optimizers(self) -> None:
+        """Forget the moments of every expert's optimizer."""
+        for index in range(len(self.reservoir)):
+            self.method.reset_optimizer(self.reservoir.checkout(index)[1])
+
+    def _predict_together(self, weights: Tensor, inputs: Tensor) -> Tensor:
+        with self.method.space.ensembled(self.reservoir.experts, weights):
+            return self.method.predict(inputs)
+
+    def _state(self) -> dict[str, Any]:
+        parts = {"router": self.router, "guard": self.guard, "pooling": self.pooling}
+        states = {name: part.state_dict() for name, part in parts.items() if part is not None}
+        return {"reservoir": self.reservoir.state_dict(), **states}
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        parts = {"router": self.router, "guard": self.guard, "pooling": self.pooling}
+        for name, part in parts.items():
+            if (part is None) != (name not in state):
+                raise ReservoirError(
+                    f"the saved state has {'no' if part is not None else 'a'} {name}, this run "
+                    f"has {'one' if part is not None else 'none'}: choose the preset that it had"
+                )
+            if part is not None:
+                part.load_state_dict(state[name])
+        self.reservoir.load_state_dict(state["reservoir"])
+        self.method.load(*self.reservoir.checkout(0))
