@@ -173,7 +173,8 @@ class Plan:
             # A look must leave no trace, in statistics that follow what they see neither.
             pipeline.method.space.load(pipeline.method.source)
         if getattr(pipeline, "guard", None) is not None:
-            pipeline.guard.prepare(pipeline.predict_source, place.source)
+            there = getattr(place.source, "is_named", True)  # a guard can do without
+            pipeline.guard.prepare(pipeline.predict_source, place.source if there else None)
         return calibration
 
 

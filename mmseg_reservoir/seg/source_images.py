@@ -39,11 +39,16 @@ class RunnerSource:
         if options:
             check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the config names any; who can do without asks this first."""
+        return bool(self.runner.cfg.get("source_images"))
+
     @cached_property
     def dataset(self) -> UnlabelledImages:
         """The images, one by one."""
         options = self.runner.cfg.get("source_images")
-        if not options:
+        if not self.is_named:
             raise ReservoirError(
                 "source images are needed: set source_images=dict(data_root=...) to a folder of "
                 "clear images, or, if only the reservoir asks for them, "

@@ -73,6 +73,19 @@ def test_a_saved_calibration_replaces_the_source_images(minicity, tmp_path, read
     assert [r["expert"] for r in deployed["routes"]] == [r["expert"] for r in first["routes"]]
 
 
+def test_a_guard_learns_from_the_source_images_and_can_do_without(minicity, tmp_path, reads):
+    guarded = [*seeded_reservoir(tmp_path / "cache"), "reservoir.guard.type=labels"]
+    first = run(CONFIG, minicity, tmp_path / "a", *guarded)
+    assert len(reads) == 8 + 8  # for styles, and for the guard
+    assert first["guard"]["margin"] >= 0.03
+    assert set(first["guard"]["experts"]) == {str(r["expert"]) for r in first["routes"]}
+    saved = tmp_path / "a" / "calibration.safetensors"
+    reads.clear()
+    deployed = [*guarded, f"reservoir.calibration.file={saved}", "source_images=None"]
+    assert run(CONFIG, minicity, tmp_path / "b", *deployed)["guard"]["margin"] == 0.03
+    assert not reads
+
+
 def fail(minicity, tmp_path, capfd, *options) -> str:
     command = [str(TINY / f"{CONFIG}.py"), "--random-weights", f"--work-dir={tmp_path / 'w'}"]
     command += ["--cfg-options", *data_options(minicity), *seeded_reservoir(tmp_path / "cache")]
