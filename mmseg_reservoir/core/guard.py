@@ -6,9 +6,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,13 +21,25 @@ _logger = logging.getLogger(__name__)
 _BATCHES = 64  # of the source, for the spread; more tell nothing new
 _LEAST_SCALE = 1e-3  # from which an expert can come back
 _EVENTS = 1000  # that are remembered; the counts go on
+_LITTLE = 1e-6  # instead of no doubt at all
+
+
+class Answers(NamedTuple):
+    """What one set of parameters says of a batch: logits ``(N, C, *spatial)``.
+
+    Of its mirror image, too, where labels are a map: turned back, so that pixels are in place.
+    """
+
+    plain: Tensor
+    mirrored: Tensor | None = None
 
 
 class Guard(ABC):
     """Decides how far the updates of an expert can be trusted.
 
-    The pipeline asks :meth:`is_due` for every batch that an expert adapted to, and lets the source
-    model predict it, too, if so: that forward pass is what a guard costs.
+    The pipeline asks :meth:`is_due` for every batch that an expert adapted to, and, if so, lets the
+    source model predict it, too, and expert and source its mirror image where the answer is a map:
+    these forward passes are what a guard costs.
     """
 
     @abstractmethod
@@ -39,7 +51,7 @@ class Guard(ABC):
         """Count a batch of an expert; whether the source's prediction of it is wanted."""
 
     @abstractmethod
-    def judge(self, index: int, expert: Tensor, source: Tensor) -> float:
+    def judge(self, index: int, expert: Answers, source: Answers) -> float:
         """How much of an expert's way from the source to keep: 1 if nothing is wrong.
 
         Args:
@@ -67,7 +79,7 @@ class Guard(ABC):
 
 @dataclass
 class Watch:
-    """What a `LabelGuard` knows of one expert; the last four are moving averages."""
+    """What a `LabelGuard` knows of one expert; from ``labels`` on, moving averages."""
 
     batches: int = 0
     next: int = 1
@@ -75,38 +87,84 @@ class Watch:
     scale: float = 1.0
     probes: int = 0
     alarms: int = 0
-    labels: Tensor | None = None
-    source_labels: Tensor | None = None
+    labels: Tensor = field(default_factory=lambda: torch.zeros(()))
+    source_labels: Tensor = field(default_factory=lambda: torch.zeros(()))
     disagrees: float = 0.0
     doubt: float = 0.0
+    own_doubt: float = 0.0
+    wavers: float = 0.0
+    source_wavers: float = 0.0
+
+    def average(self, expert: Answers, source: Answers, momentum: float) -> None:
+        """Note what both said at a probe."""
+        self.probes += 1
+        # The first probes are averaged, so that none of them counts more than the others.
+        rate = max(1 / self.probes, 1 - momentum)
+        new = {
+            "labels": _histogram(expert.plain),
+            "source_labels": _histogram(source.plain),
+            "disagrees": _differ(expert.plain, source.plain),
+            "doubt": _doubt(source.plain),
+            "own_doubt": _doubt(expert.plain),
+        }
+        if expert.mirrored is not None and source.mirrored is not None:
+            new["wavers"] = _differ(expert.plain, expert.mirrored)
+            new["source_wavers"] = _differ(source.plain, source.mirrored)
+        for name, value in new.items():
+            old = getattr(self, name)
+            setattr(self, name, old + rate * (value - old))
+
+    def signs(self, margin: float, waver: float) -> dict[str, float]:
+        """What speaks against the expert, each over its bound: above 1 it goes wrong."""
+        signs = {
+            "lost": (_entropy(self.source_labels) - _entropy(self.labels)) / margin,
+            "drift": self.disagrees / max(self.doubt, _LITTLE),
+        }
+        if self.source_wavers:
+            fair = self.source_wavers / max(self.doubt, _LITTLE) * self.own_doubt
+            signs["overconfident"] = (self.wavers / max(fair, _LITTLE) - 1) / waver
+        return signs
+
+    def pull_back(self, keep: float) -> None:
+        """Expect of an expert that goes back to the source what is between both."""
+        self.labels = torch.lerp(self.source_labels, self.labels, keep)
+        self.disagrees *= keep
+        self.own_doubt = self.doubt + keep * (self.own_doubt - self.doubt)
+        self.wavers = self.source_wavers + keep * (self.wavers - self.source_wavers)
 
 
 @register("guard", "labels")
 class LabelGuard(Guard):
     """Compares the labels that an expert gives with those of the source model, at some batches.
 
-    Averaged over an expert's probes, two things tell that it goes wrong:
+    Averaged over an expert's probes, three things tell that it goes wrong:
 
     - *It loses classes*: the entropy of its labels' histogram is below that of the source's by
       more than ``margin``. A histogram of labels, unlike the mean of probabilities, does not change
       where a model only grows surer.
     - *It drifts*: it contradicts the source on more samples than the source itself expects to be
-      wrong on, the mean of ``1 - max_c p_c``: it cannot have been right to.
+      wrong on, its doubt, the mean of ``1 - max_c p_c``: it cannot have been right to.
+    - *It is overconfident*, where the answer is a map: a model that is as sure as it should be
+      gives another label to a pixel of the mirror image about as often as it doubts (Jiang et
+      al., ICLR 2022, of two models). An expert that doubts less must waver less, in proportion;
+      it may waver by the share ``waver`` more often than that. (Of a batch of some fifty images
+      this could not be told from chance, so there mirror images are not looked at.)
 
-    Let ``e`` be the larger of the two over its bound. At ``e > 1`` the expert keeps ``1 / (2 e)``
+    Let ``e`` be the largest of them over its bound. At ``e > 1`` the expert keeps ``1 / (2 e)``
     of its way from the source, its step scale shrinks by the same factor, and it is probed again
     at its next batch. At a quiet probe the scale grows by the factor ``1 + 1 / a`` after ``a``
     alarms so far, up to 1 (who failed often is trusted later), and the interval to the next probe
-    doubles, up to ``every``.
+    doubles, up to ``every``, or three times that where mirror images cost two passes more.
 
     Args:
-        every: The largest number of an expert's batches between two probes.
+        every: The largest number of an expert's batches for each forward pass of its guard.
         momentum: Of the averages over probes.
         margin: Bound of the loss of entropy, in nats. None: what chance explains. The entropy of
             the source model's labels varies between source batches; the margin is its standard
             deviation over the root of ``(1 + momentum) / (1 - momentum)``, as many batches as the
             averages stand for, but at least ``least``, which it also is without source images.
         least: The smallest margin that is learned from the source.
+        waver: Bound of wavering on mirror images beyond what the doubt explains.
     """
 
     def __init__(
@@ -115,11 +173,12 @@ class LabelGuard(Guard):
         momentum: float = 0.8,
         margin: float | None = None,
         least: float = 0.03,
+        waver: float = 0.05,
     ) -> None:
-        if every < 1 or not 0 <= momentum < 1 or least <= 0:
+        if every < 1 or not 0 <= momentum < 1 or least <= 0 or waver <= 0:
             raise ReservoirError(
-                "a guard needs every >= 1, momentum in [0, 1) and least > 0, got "
-                f"{every}, {momentum}, {least}"
+                "a guard needs every >= 1, momentum in [0, 1), least > 0 and waver > 0, got "
+                f"{every}, {momentum}, {least} and {waver}"
             )
         if margin is not None and margin <= 0:
             raise ReservoirError(f"the margin of a guard must be above 0 nats, got {margin}")
@@ -127,6 +186,7 @@ class LabelGuard(Guard):
         self.momentum = momentum
         self.margin = margin
         self.least = least
+        self.waver = waver
         self._watches: dict[int, Watch] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
         self._steps = 0
@@ -157,27 +217,20 @@ class LabelGuard(Guard):
         watch.batches += 1
         return watch.batches >= watch.next
 
-    def judge(self, index: int, expert: Tensor, source: Tensor) -> float:
+    def judge(self, index: int, expert: Answers, source: Answers) -> float:
         assert self.margin is not None, "prepare() comes first"
         watch = self._watches[index]
-        if not (torch.isfinite(expert).all() and torch.isfinite(source).all()):
+        seen = [logits for logits in (*expert, *source) if logits is not None]
+        if not all(torch.isfinite(logits).all() for logits in seen):
             return 1.0  # of such a batch nothing is learned; the next one is looked at
-        watch.probes += 1
-        # The first probes are averaged, so that none of them counts more than the others.
-        rate = max(1 / watch.probes, 1 - self.momentum)
-        labels, source_labels = _histogram(expert), _histogram(source)
-        watch.labels = labels if watch.labels is None else watch.labels.lerp(labels, rate)
-        before = watch.source_labels
-        watch.source_labels = source_labels if before is None else before.lerp(source_labels, rate)
-        contradicts = (expert.argmax(1) != source.argmax(1)).float().mean()
-        watch.disagrees += rate * (float(contradicts) - watch.disagrees)
-        watch.doubt += rate * (float(1 - source.softmax(1).amax(1).mean()) - watch.doubt)
-
-        lost = _entropy(watch.source_labels) - _entropy(watch.labels)
-        excess = max(lost / self.margin, watch.disagrees / max(watch.doubt, 1e-6))
+        watch.average(expert, source, self.momentum)
+        signs = watch.signs(self.margin, self.waver)
+        excess = max(signs.values())
         if not excess > 1:
             watch.scale = min(1.0, watch.scale * (1 + 1 / max(1, watch.alarms)))
-            watch.interval = min(self.every, 2 * watch.interval)
+            # One pass for the source's labels, two for mirror images.
+            longest = self.every * (1 if expert.mirrored is None else 3)
+            watch.interval = min(longest, 2 * watch.interval)
             watch.next = watch.batches + watch.interval
             return 1.0
         keep = 1 / (2 * excess)
@@ -185,9 +238,8 @@ class LabelGuard(Guard):
         watch.alarms += 1
         watch.interval = 1
         watch.next = watch.batches + 1
-        watch.labels = torch.lerp(watch.source_labels, watch.labels, keep)
-        watch.disagrees *= keep
-        event = {"step": self._steps, "expert": index, "lost": lost, "excess": excess}
+        watch.pull_back(keep)
+        event = {"step": self._steps, "expert": index, **signs}
         self._events.append({**event, "keep": keep, "scale": watch.scale})
         return keep
 
@@ -213,6 +265,16 @@ class LabelGuard(Guard):
         self.margin, self._steps = state["margin"], state["steps"]
         self._watches = {int(index): Watch(**watch) for index, watch in state["watches"].items()}
         self._events = deque(state["events"], maxlen=_EVENTS)
+
+
+def _differ(logits: Tensor, others: Tensor) -> float:
+    """The share of samples with another label."""
+    return float((logits.argmax(1) != others.argmax(1)).float().mean())
+
+
+def _doubt(logits: Tensor) -> float:
+    """The share of wrong labels that a model expects of itself: the mean of ``1 - max_c p_c``."""
+    return float(1 - logits.softmax(1).amax(1).mean())
 
 
 def _histogram(logits: Tensor) -> Tensor:

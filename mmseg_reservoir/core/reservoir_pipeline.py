@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..options import find, register
 from .expert_init import ExpertInit
-from .guard import Guard
+from .guard import Answers, Guard
 from .pipeline import AdaptationPipeline, Outcome, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
@@ -107,11 +107,7 @@ class ReservoirPipeline(AdaptationPipeline):
         keep, scales = 1.0, torch.ones(len(self.reservoir))
         if self.guard is not None:
             if self.guard.is_due(index):
-                # By the expert's statistics: what is asked is what became of the parameters.
-                anchor = after[0].clone()
-                space.adapted(anchor).copy_(space.adapted(self.source))
-                with space.at(anchor):
-                    keep = self.guard.judge(index, adapting, self.method.predict(inputs))
+                keep = self._probe(index, before[0], after[0], inputs, adapting)
             scales = torch.tensor([self.guard.scale(i) for i in range(len(self.reservoir))])
             for old, new in zip(before, after, strict=True):
                 space.adapted(new).lerp_(space.adapted(old), 1 - float(scales[index]))
@@ -124,6 +120,24 @@ class ReservoirPipeline(AdaptationPipeline):
                 # One that was never checked out has no state of its own that could move.
                 for old, new, vector in zip(before, after, self._vectors(other), strict=False):
                     space.share(vector, old, new, float(shares[other]))
+
+    def _probe(
+        self, index: int, before: Tensor, after: Tensor, inputs: Tensor, adapting: Tensor
+    ) -> float:
+        """Show the guard what an expert, before its update, and the source say of a batch."""
+        assert self.guard is not None
+        space, is_map = self.method.space, adapting.ndim > 2
+
+        def answers(parameters: Tensor, known: Tensor | None = None) -> Answers:
+            # By the statistics of now: what is asked is what became of the parameters.
+            vector = after.clone()
+            space.adapted(vector).copy_(space.adapted(parameters))
+            with space.at(vector):
+                plain = self.method.predict(inputs) if known is None else known
+                mirrored = self.method.predict(inputs.flip(-1)).flip(-1) if is_map else None
+            return Answers(plain, mirrored)
+
+        return self.guard.judge(index, answers(before, adapting), answers(self.source))
 
     def _vectors(self, index: int) -> list[Tensor]:
         """All that lies in the space of parameters of an expert: its own, and its method's."""

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from logit_net import logit_method, some_logits
+from logit_net import as_image, logit_method, some_logits
 from small_net import make_method
 from torch.nn.functional import cross_entropy
 
@@ -196,9 +196,39 @@ def test_the_guard_sees_what_expert_and_source_said_of_the_batch():
     expected.append(batch(2))  # a new expert says what the source says
     assert [index for index, _, _ in guard.seen] == [1, 1, 2]
     for i, (_, expert, source) in enumerate(guard.seen):
-        assert torch.equal(expert, expected[i])
-        assert torch.equal(source, batch(i))
+        assert torch.equal(expert.plain, expected[i])
+        assert torch.equal(source.plain, batch(i))
+        assert expert.mirrored is source.mirrored is None  # no maps
     assert pipeline.report() == {"guard": {"seen": 3}}
+
+
+def test_of_maps_the_guard_sees_the_mirror_images_too():
+    guard = SetGuard()
+    pipeline = make(guard=guard)
+    maps = [as_image(batch(i)) for i in range(2)]
+    for image in maps:
+        before = [row.clone() for row in pipeline.reservoir.experts]
+        pipeline.step(image, domain="a")
+    _, expert, source = guard.seen[-1]
+    scale, shift = before[1].view(2, 1, -1, 1, 1)
+    # This net looks at single pixels: what it says of the mirror image, turned back, is the same.
+    torch.testing.assert_close(expert.plain, maps[1] * scale + shift)
+    torch.testing.assert_close(expert.mirrored, expert.plain)
+    assert torch.equal(source.plain, maps[1])
+    assert torch.equal(source.mirrored, maps[1])
+    assert not torch.allclose(expert.plain, source.plain)
+
+
+def test_a_mirror_image_is_turned_before_and_after():
+    guard = SetGuard()
+    pipeline = make(guard=guard)
+    forward = pipeline.method.forward
+    places = torch.arange(3.0, dtype=torch.float64)
+    pipeline.method.forward = lambda x: forward(x * places)
+    image = as_image(batch(0))
+    pipeline.step(image, domain="a")
+    _, _, source = guard.seen[-1]
+    torch.testing.assert_close(source.mirrored, image * places.flip(0))
 
 
 # Pooling.
@@ -377,8 +407,8 @@ def test_the_guard_compares_with_the_source_by_the_statistics_of_the_expert(stre
     expected = torch.cat([pipeline.source[:adapting], pipeline.reservoir.experts[1, adapting:]])
     assert not torch.allclose(expected, pipeline.source)
     with method.space.at(expected):
-        assert torch.equal(guard.seen[-1][2], method.predict(stream[2]))
-    assert not torch.allclose(guard.seen[-1][2], pipeline.predict_source(stream[2]))
+        assert torch.equal(guard.seen[-1][2].plain, method.predict(stream[2]))
+    assert not torch.allclose(guard.seen[-1][2].plain, pipeline.predict_source(stream[2]))
 
 
 # Resuming, and what goes wrong.
