@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import json
 import math
@@ -166,10 +167,8 @@ def test_arbitrary_metadata_is_refused(tmp_path, about):
 def test_arbitrary_trees_with_a_right_digest_are_read_or_refused(tmp_path, tree):
     path = tmp_path / "a.safetensors"
     path.write_bytes(forge(tree=json.dumps(tree)))
-    try:
+    with contextlib.suppress(ReservoirError):  # and nothing else
         read_state(path)
-    except ReservoirError as error:
-        assert "is not arranged as a state" in str(error)
 
 
 def test_deep_trees_end_in_a_message(tmp_path):
