@@ -14,7 +14,7 @@ import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -33,6 +33,19 @@ _BLANK = "0" * 64
 _DIGEST_KEY = b'"sha256":"'
 """Before the digest. Within the texts of the metadata quotes are escaped: it stands there once."""
 _TO_DO = "use the state before it (--resume PATH), or begin anew (--overwrite)"
+
+
+class DamagedStateError(ReservoirError):
+    """A file that is not, or no longer, what was written; another one may be whole.
+
+    Args:
+        path: The file.
+        what: What is wrong with it, as the rest of a sentence that begins with the path.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path} {what}: {_TO_DO}")
+        self.path, self.what = path, what
 
 
 def write_state(path: str | os.PathLike, state: Any, header: Mapping[str, Any]) -> Path:
@@ -70,7 +83,8 @@ def read_state(path: str | os.PathLike) -> tuple[Any, dict[str, Any]]:
     """The state and the header of a file of :func:`write_state`, tensors on the CPU.
 
     Raises:
-        ReservoirError: If the file is missing, damaged, something else, or of another schema.
+        DamagedStateError: If the file is damaged, or something else.
+        ReservoirError: If it is missing, or of another schema.
     """
     path = Path(path).expanduser()
     try:
@@ -91,7 +105,8 @@ def read_state(path: str | os.PathLike) -> tuple[Any, dict[str, Any]]:
         tree, header = json.loads(about["tree"]), json.loads(about["header"])
         return _decode(tree, tensors), header
     except (SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
-        _refuse(path, f"is not arranged as a state ({type(error).__name__}: {error})", error)
+        what = f"is not arranged as a state ({type(error).__name__}: {error})"
+        raise DamagedStateError(path, what) from error
 
 
 def _read_about(path: Path, data: bytes) -> dict[str, str]:
@@ -103,23 +118,17 @@ def _read_about(path: Path, data: bytes) -> dict[str, str]:
         kind, digest = about["format"], about["sha256"].encode("ascii")
         place = start.index(_DIGEST_KEY + digest) + len(_DIGEST_KEY) + 8
         about["schema"], about["tree"], about["header"]
-    except (struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
-        _refuse(path, "is cut short, or not a saved state at all", error)
-    except RecursionError as error:
-        _refuse(path, "is not a saved state", error)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error, RecursionError) as e:
+        raise DamagedStateError(path, "is cut short, or not a saved state at all") from e
     if kind != _FORMAT:
-        _refuse(path, f"is of the format {kind!r}, not a saved state")
+        raise DamagedStateError(path, f"is of the format {kind!r}, not a saved state")
     view = memoryview(data)
     found = hashlib.sha256(view[:place])
     found.update(_BLANK.encode())
     found.update(view[place + len(digest) :])
     if found.hexdigest().encode() != digest:
-        _refuse(path, "is damaged: its bytes are not those that were written (sha256)")
+        raise DamagedStateError(path, "is damaged (its sha256 is not that of what was written)")
     return about
-
-
-def _refuse(path: Path, what: str, cause: BaseException | None = None) -> NoReturn:
-    raise ReservoirError(f"{path} {what}: {_TO_DO}") from cause
 
 
 class _Tensors:

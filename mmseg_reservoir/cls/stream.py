@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -100,13 +101,18 @@ class Stream(ABC):
         """All batches in order, the same ones each time."""
 
     def __iter__(self) -> Iterator[StreamBatch]:
+        return self.from_batch(0)
+
+    def from_batch(self, start: int) -> Iterator[StreamBatch]:
+        """The stream from this batch on; those before it are not read."""
+        steps = islice(enumerate(self.plan()), start, None)
         if self.workers == 0:
-            for index, step in enumerate(self.plan()):
+            for index, step in steps:
                 yield self._read(index, step)
             return
         with ThreadPoolExecutor(self.workers) as pool:
             waiting = deque()
-            for index, step in enumerate(self.plan()):
+            for index, step in steps:
                 waiting.append(pool.submit(self._read, index, step))
                 if len(waiting) > self.workers:
                     yield waiting.popleft().result()
