@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nested import same
 from torch import Tensor
 
 from mmseg_reservoir import state_files
@@ -39,21 +40,6 @@ trees = st.recursive(
     ),
     max_leaves=12,
 )
-
-
-def same(one, other):
-    """Equal in type and value, bit for bit."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return same(list(one.items()), list(other.items()))
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float):
-        return struct.pack("d", one) == struct.pack("d", other) or one != one != other != other
-    return one == other
 
 
 @same_folder
