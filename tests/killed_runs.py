@@ -21,7 +21,7 @@ from mmseg_reservoir.state_files import read_state
 ROOT = Path(__file__).resolve().parent.parent
 CLOCKS = ("seconds", "seconds_per_image", "cpu_seconds")
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tools.test_tta", "tools.test_cls"])
+_CONTEXT.set_forkserver_preload(["tools.test_tta", "tools.test_cls", "sklearn.covariance"])
 
 
 @dataclass(frozen=True)

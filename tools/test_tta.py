@@ -96,8 +96,9 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
     if args.allow_mismatch:
         hooks.setdefault("StrictCheckpointHook", {"type": "StrictCheckpointHook"})
         hooks["StrictCheckpointHook"]["allow_mismatch"] = True
-    if args.resume is not None or args.overwrite:
+    if args.resume is not None:
         hooks.setdefault("ResumeHook", {"type": "ResumeHook"})
+    if "ResumeHook" in hooks:  # without it nothing is kept, nor refused
         hooks["ResumeHook"] |= {"resume": args.resume, "overwrite": args.overwrite}
     if args.show_dir:
         hooks.setdefault("PseudoLabelHook", {"type": "PseudoLabelHook"})

@@ -149,7 +149,7 @@ class RecurringTestLoop(TestLoop):
             self.run_iter(index, batch)
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         # Numbers of numpy become plain ones.
-        metrics = {name: getattr(v, "item", lambda v=v: v)() for name, v in metrics.items()}
+        metrics = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
         self._begun, self._batches = visit.index + 1, 0
         self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
         self.runner.call_hook("after_test_epoch", metrics=metrics)
