@@ -124,10 +124,17 @@ class Stream(ABC):
         return sum(1 for _ in self.plan())
 
     def record(self) -> dict[str, Any]:
-        """What the stream was, as plain data; ``order`` is a hash over every batch."""
+        """What the stream was, as plain data: ``order`` is a hash over every batch.
+
+        The ``manifests`` are hashes over the images of every domain.
+        """
         digest = hashlib.sha256()
         images = batches = 0
+        manifests: dict[str, str] = {}
         for step in self.plan():
+            name = step.domain if step.severity is None else f"{step.domain} {step.severity}"
+            if name not in manifests:
+                manifests[name] = self._images(step.domain, step.severity).manifest()
             heading = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
             digest.update(heading.encode("utf-8"))
             digest.update(np.asarray(step.indices, "<i8").tobytes())
@@ -145,6 +152,7 @@ class Stream(ABC):
             "batches": batches,
             "images": images,
             "order": digest.hexdigest(),
+            "manifests": manifests,
             "data": self.data.describe(),
         }
 
