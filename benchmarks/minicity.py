@@ -51,6 +51,7 @@ def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str 
         str(CONFIGS / f"{config}.py"),
         f"--work-dir={work_dir}",
         f"--seed={seed}",
+        "--overwrite",  # what is not complete
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",

@@ -89,7 +89,7 @@ def run_cell(config: Mapping[str, Any], folder: Path, label: str) -> Results:
         asked = json.loads(strict_json({"config": config, "options": options}))
         if results["complete"] and all(results[key] == asked[key] for key in asked):
             return results
-    return run(config, folder, row=label, quiet=True)
+    return run(config, folder, row=label, quiet=True, overwrite=True)
 
 
 def clean_accuracy(args: argparse.Namespace) -> float:

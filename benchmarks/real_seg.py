@@ -110,7 +110,7 @@ def run(text: str, folder: Path, threads: int) -> Results:
         tool = str(ROOT / "tools" / "test_tta.py")
         with (folder / "log.txt").open("w") as log:
             done = subprocess.run(
-                [sys.executable, tool, str(config), f"--work-dir={folder}"],
+                [sys.executable, tool, str(config), f"--work-dir={folder}", "--overwrite"],
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
                 stdout=log,
                 stderr=subprocess.STDOUT,

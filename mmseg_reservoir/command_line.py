@@ -20,6 +20,17 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     """The options that every test of a config has."""
     parser.add_argument("config", help="config file, or the name of a shipped one")
     parser.add_argument("--work-dir", help="where results go (default: work_dirs/CONFIG)")
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="auto",
+        metavar="STATE",
+        help="go on with a run that was killed: with the newest state in the work directory, from "
+        "the start if there is none, or with the state of this file",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace what the work directory holds"
+    )
     parser.add_argument("--seed", type=int, help="default: the config's, 0")
     parser.add_argument(
         "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."

@@ -53,6 +53,7 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
         f"--work-dir={work_dir}",
         f"--show-dir={panels / config}",
         f"--seed={seed}",
+        "--overwrite",  # a demonstration may be shown again
         *([f"--baseline={panels / RUNS['TENT']}"] if has_experts else []),
         "--cfg-options",
         f"test_cfg.rounds={rounds}",

@@ -85,7 +85,8 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
     options = choose_row(read_config(path, changes).to_dict(), row.method, row.preset or False)
     label = row_label(row.method, options)
     folder = out / f"{row.table}_{label}"
-    return run(options, folder, config_file=str(path), row=label, quiet=True)
+    written = {"config_file": str(path), "row": label}
+    return run(options, folder, **written, quiet=True, overwrite=True)
 
 
 def clean_errors() -> dict[str, float]:

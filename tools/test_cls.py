@@ -62,7 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     def test() -> None:
         args = parse(make_parser(), argv)
         options, written = load(args)
-        results = run(options, options["work_dir"], **written)
+        kept = {"resume": args.resume, "overwrite": args.overwrite}
+        results = run(options, options["work_dir"], **written, **kept)
         print(closing_tables(results, lambda text: print(f"warning: {text}", file=sys.stderr)))
         print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
 

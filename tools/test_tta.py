@@ -2,6 +2,7 @@
 
 python tools/test_tta.py configs/minicity/segformer-tiny_tent_reservoir.py
 python tools/test_tta.py CONFIG CHECKPOINT --show-dir panels --cfg-options reservoir.k_max=8
+python tools/test_tta.py CONFIG CHECKPOINT --resume
 python tools/test_tta.py CONFIG CHECKPOINT --protocol fair --lr-grid 1e-6 1e-5 1e-4
 """
 
@@ -95,6 +96,10 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
     if args.allow_mismatch:
         hooks.setdefault("StrictCheckpointHook", {"type": "StrictCheckpointHook"})
         hooks["StrictCheckpointHook"]["allow_mismatch"] = True
+    if args.resume is not None:
+        hooks.setdefault("ResumeHook", {"type": "ResumeHook"})
+    if "ResumeHook" in hooks:  # without it nothing is kept, nor refused
+        hooks["ResumeHook"] |= {"resume": args.resume, "overwrite": args.overwrite}
     if args.show_dir:
         hooks.setdefault("PseudoLabelHook", {"type": "PseudoLabelHook"})
         hooks["PseudoLabelHook"]["show_dir"] = args.show_dir

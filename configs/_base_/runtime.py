@@ -5,6 +5,7 @@ custom_hooks = [
     dict(type="AdaptationHook"),  # wraps the loaded model as method, params and reservoir say
     dict(type="ProgressHook"),
     dict(type="ResultsHook"),  # results.json, results.csv, the table
+    dict(type="ResumeHook", minutes=10.0),  # a run that is killed goes on with --resume
 ]
 default_hooks = dict(logger=None)  # ProgressHook takes its place
 

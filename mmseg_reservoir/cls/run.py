@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +16,12 @@ from ..errors import ReservoirError
 from ..options import Options, check_options, find, parameters_of, pick, suggest
 from ..report.progress import StreamProgress
 from ..report.record import RunRecord, about_pipeline
+from ..resume import RunSaver, run_identity
+from ..style.encoder import weight_digest
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
-from .stream import StreamBatch
 from .stream_results import StreamResults
+from .stream_test import StreamTest
 from .streams import CCCStream, build_stream
 
 REQUIRED = ("data", "model", "method", "stream")
@@ -32,9 +33,12 @@ OPTIONAL = (
     "randomness",
     "device",
     "work_dir",
+    "saving",
     "custom_imports",
 )
 """Keys that a config may have; the rest is a mistake."""
+_NOT_SAVING = ("work_dir", "resume", "overwrite", "say")
+"""Of `RunSaver`, what is not for ``saving``."""
 
 
 def run(
@@ -43,6 +47,8 @@ def run(
     config_file: str | None = None,
     quiet: bool = False,
     row: str | None = None,
+    resume: str | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Test a classifier on a stream while it adapts; returns what ``results.json`` says.
 
@@ -51,61 +57,65 @@ def run(
             ``type``. ``params``, ``statistics`` and ``reservoir`` are those of
             `AdaptiveClassifier`; ``source_images`` names clean images and how many to take
             (``num_images``); ``randomness.seed`` is the seed of everything; ``device`` is where to
-            compute.
+            compute; ``saving`` has the ``minutes`` or ``images`` between two states, and
+            ``keep_mb``, see `RunSaver`.
         work_dir: Where the results go.
         config_file: Where the options were written, for the record.
         quiet: Show no progress.
         row: Which row of that file, where it is a table (see `row_label`), for the record.
+        resume: Go on with a run that was killed: with the newest state in ``work_dir``
+            (``"auto"``), or with the state of this file.
+        overwrite: Begin although ``work_dir`` holds results, which are removed.
     """
     check_keys(config)
     seed = int((config.get("randomness") or {}).get("seed") or 0)
     check_all(config, seed)
-    torch.manual_seed(seed)
-    device = find_device(config.get("device"))
-    stream = build_stream(config["stream"], build_dataset(config["data"]), seed)
-    model = make_model(config, stream.batch_size, seed, device)
-    if model.waits_for_source:
-        raise ReservoirError(
-            f"{type(model.method).__name__} or its reservoir learns from source images: name them, "
-            "source_images=dict(type=...)"
-        )
-    if not quiet:
-        print(model.plan.describe())
-    if isinstance(stream, CCCStream):
-        total, one_domain = stream.limit, stream.data.title
-        data = {"title": stream.data.title, "run": stream.data.folder.name}
-    else:
-        total, one_domain, data = len(stream), None, stream.data.describe()
-    at_start = {
-        **about_pipeline(model.pipeline),
-        "seed": seed,
-        "config_file": config_file,
-        "row": row,
-        "data": data,
-        "stream": stream.record(),
-        "options": model.plan.options,
-        "config": dict(config),
-    }
-    record = RunRecord(Path(work_dir), "error", at_start)
-    results = StreamResults(record, one_domain)
-    start = time.process_time()
-    with StreamProgress(total, "batches", getattr(stream, "rounds", None), quiet) as progress:
-        try:
-            for batch in stream:
-                visit = results.add(batch, *_step(model, batch, device))
-                progress.advance(
-                    visit.round,
-                    visit.domain,
-                    expert=model.last.route.index,
-                    k=visit.k,
-                    score=f"error {visit.score:.1f}",
-                )
-        except BaseException:
-            if record.routes:
-                record.write()  # marked as incomplete
-            raise
-    seconds = time.process_time() - start
-    return record.finish(model.method.counts, cpu_seconds=seconds, **model.pipeline.report())
+    say = _nothing if quiet else print
+    saving = config.get("saving") or {}
+    with RunSaver(work_dir, resume, overwrite, **saving, say=say) as saver:
+        torch.manual_seed(seed)
+        device = find_device(config.get("device"))
+        stream = build_stream(config["stream"], build_dataset(config["data"]), seed)
+        model = make_model(config, stream.batch_size, seed, device)
+        if model.waits_for_source:
+            raise ReservoirError(
+                f"{type(model.method).__name__} or its reservoir learns from source images: name "
+                "them, source_images=dict(type=...)"
+            )
+        say(model.plan.describe())
+        if isinstance(stream, CCCStream):
+            total, one_domain = stream.limit, stream.data.title
+            data = {"title": stream.data.title, "run": stream.data.folder.name}
+        else:
+            total, one_domain, data = len(stream), None, stream.data.describe()
+        at_start = {
+            **about_pipeline(model.pipeline),
+            "seed": seed,
+            "config_file": config_file,
+            "row": row,
+            "data": data,
+            "stream": stream.record(),
+            "options": model.plan.options,
+            "config": dict(config),
+        }
+        record = RunRecord(Path(work_dir), "error", at_start)
+        test = StreamTest(model, stream, StreamResults(record, one_domain), device)
+        state = saver.begin(run_identity(record.to_json(), weight_digest(model.net)))
+        if state is None:
+            saver.save(0, test.state_dict)
+        else:
+            test.load_state_dict(state)
+        with StreamProgress(total, "batches", getattr(stream, "rounds", None), quiet) as progress:
+            test.run(saver, progress)
+        saver.save(test.results.images, test.state_dict)
+        more = {"cpu_seconds": test.cpu_seconds, **model.pipeline.report()}
+        results = record.finish(model.method.counts, **more)
+        saver.finish()
+    return results
+
+
+def _nothing(text: str) -> None:
+    """Say nothing."""
 
 
 def find_device(name: str | None) -> torch.device:
@@ -137,6 +147,7 @@ def check_all(config: Options, seed: int) -> None:
     Plan(CLASSIFICATION, **_adaptation(config), seed=seed)
     pick("data", config["data"], "data")
     pick("stream", config["stream"], "stream", default="csc", given=("data",))
+    check_options(RunSaver, config.get("saving") or {}, "saving", _NOT_SAVING)
     if config.get("source_images"):
         _source_options(config["source_images"])
 
@@ -190,13 +201,3 @@ def _source_options(options: Options) -> tuple[dict[str, Any], dict[str, int]]:
     check_options(SourceBatches, count, "source_images", ("images", "batch_size", "seed"))
     pick("source", options, "source_images")
     return options, count
-
-
-def _step(model: AdaptiveClassifier, batch: StreamBatch, device: torch.device) -> tuple:
-    """What the model did with a batch, and the seconds that it took."""
-    images = batch.images.to(device)
-    start = time.perf_counter()
-    model(images, domain=batch.domain)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return model.last, time.perf_counter() - start

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -100,13 +101,18 @@ class Stream(ABC):
         """All batches in order, the same ones each time."""
 
     def __iter__(self) -> Iterator[StreamBatch]:
+        return self.from_batch(0)
+
+    def from_batch(self, start: int) -> Iterator[StreamBatch]:
+        """The stream from this batch on; those before it are not read."""
+        steps = islice(enumerate(self.plan()), start, None)
         if self.workers == 0:
-            for index, step in enumerate(self.plan()):
+            for index, step in steps:
                 yield self._read(index, step)
             return
         with ThreadPoolExecutor(self.workers) as pool:
             waiting = deque()
-            for index, step in enumerate(self.plan()):
+            for index, step in steps:
                 waiting.append(pool.submit(self._read, index, step))
                 if len(waiting) > self.workers:
                     yield waiting.popleft().result()
@@ -118,10 +124,17 @@ class Stream(ABC):
         return sum(1 for _ in self.plan())
 
     def record(self) -> dict[str, Any]:
-        """What the stream was, as plain data; ``order`` is a hash over every batch."""
+        """What the stream was, as plain data: ``order`` is a hash over every batch.
+
+        The ``manifests`` are hashes over the images of every domain.
+        """
         digest = hashlib.sha256()
         images = batches = 0
+        manifests: dict[str, str] = {}
         for step in self.plan():
+            name = step.domain if step.severity is None else f"{step.domain} {step.severity}"
+            if name not in manifests:
+                manifests[name] = self._images(step.domain, step.severity).manifest()
             heading = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
             digest.update(heading.encode("utf-8"))
             digest.update(np.asarray(step.indices, "<i8").tobytes())
@@ -139,6 +152,7 @@ class Stream(ABC):
             "batches": batches,
             "images": images,
             "order": digest.hexdigest(),
+            "manifests": manifests,
             "data": self.data.describe(),
         }
 

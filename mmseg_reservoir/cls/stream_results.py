@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..core.losses import entropy, marginal_entropy
 from ..core.pipeline import Outcome
@@ -28,6 +30,20 @@ class StreamResults:
     record: RunRecord
     one_domain: str | None = None
     _wrong: Counter[tuple[int, str]] = field(default_factory=Counter, init=False, repr=False)
+
+    @property
+    def images(self) -> int:
+        """How many have been scored."""
+        return sum(visit.n_images for visit in self.record.visits.values())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The record so far, and what its scores are made from."""
+        return {"record": self.record.state_dict(), "wrong": dict(self._wrong)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.record.load_state_dict(state["record"])
+        self._wrong = Counter(state["wrong"])
 
     def add(self, batch: StreamBatch, outcome: Outcome, seconds: float) -> VisitRecord:
         """Note a batch; returns its visit as it is now."""

@@ -139,8 +139,12 @@ class CCCStream:
             check_numbers(limit=self.limit)
 
     def __iter__(self) -> Iterator[StreamBatch]:
-        samples = iter(self.data)
-        for index in islice(count(), self.limit):
+        return self.from_batch(0)
+
+    def from_batch(self, start: int) -> Iterator[StreamBatch]:
+        """The stream from this batch on; images before it are not decoded."""
+        samples = self.data.from_image(start * self.batch_size)
+        for index in islice(count(), start, self.limit):
             batch: list[Sample] = list(islice(samples, self.batch_size))
             if not batch:
                 return

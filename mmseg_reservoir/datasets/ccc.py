@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from torch import Tensor
@@ -110,9 +111,13 @@ class CCC:
             )
 
     def __iter__(self) -> Iterator[Sample]:
-        for shard in self.shards:
-            for name, parts in read_samples(shard):
-                yield self._decode(f"{shard}: {name}", parts)
+        return self.from_image(0)
+
+    def from_image(self, start: int) -> Iterator[Sample]:
+        """The run from this image on; those before it are not decoded."""
+        encoded = ((shard, *sample) for shard in self.shards for sample in read_samples(shard))
+        for shard, name, parts in islice(encoded, start, None):
+            yield self._decode(f"{shard}: {name}", parts)
 
     def manifest(self) -> str:
         """A hash over the names and sizes of the shards: the order of the stream is in them."""

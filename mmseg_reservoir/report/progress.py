@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -36,7 +37,7 @@ class StreamProgress:
     say: Callable[[str], object] = _print
 
     def __post_init__(self) -> None:
-        self._done = 0
+        self._done = self._skipped = 0
         self._where, self._k = "", 1
         self._unsaid: str | None = None
         self._bar: Progress | None = None
@@ -61,6 +62,19 @@ class StreamProgress:
             )
             self._task = self._bar.add_task("stream", total=self.total, status="")
             self._bar.start()
+
+    def skip(self, count: int) -> None:
+        """Begin behind so much of the stream, which was done before."""
+        self._done = self._skipped = count
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream is."""
+        return {"done": self._done, "where": self._where, "k": self._k}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from :meth:`state_dict`."""
+        self.skip(state["done"])
+        self._where, self._k = state["where"], state["k"]
 
     def advance(
         self, round: int, domain: str, *, expert: int, k: int, score: str = "", count: int = 1
@@ -106,5 +120,6 @@ class StreamProgress:
     def _count(self) -> str:
         if self.total is None:
             return f"{self._done} {self.unit}"
-        left = (time.monotonic() - self._start) / self._done * (self.total - self._done)
+        pace = (time.monotonic() - self._start) / max(1, self._done - self._skipped)
+        left = pace * (self.total - self._done)
         return f"{self._done}/{self.total} {self.unit}, {left:.0f} s left"

@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,25 @@ class RunRecord:
         self._end = {"updates": dict(updates), **more}
         self.write()
         return self.to_json()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that was collected so far, and what was known before, as it is written."""
+        names = [part.name for part in fields(RouteRecord)]
+        return {
+            "about": strict_json(self.about),
+            "visits": [dict(vars(visit)) for visit in self.visits.values()],
+            # By columns, which takes a third of the room.
+            "routes": {name: [getattr(route, name) for route in self.routes] for name in names},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.about = json.loads(state["about"])
+        visits = [VisitRecord(**visit) for visit in state["visits"]]
+        self.visits = {(visit.round, visit.domain): visit for visit in visits}
+        names, columns = state["routes"].keys(), state["routes"].values()
+        rows = zip(*columns, strict=True)
+        self.routes = [RouteRecord(**dict(zip(names, row, strict=True))) for row in rows]
 
     def to_json(self) -> dict[str, Any]:
         """All as plain data."""

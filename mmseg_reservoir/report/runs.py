@@ -10,9 +10,17 @@ from typing import Any
 from ..errors import ReservoirError
 from .tables import Results
 
-# What a config holds that cannot change a number; the seed is what a group is over.
-_IRRELEVANT = ("work_dir", "log_level", "experiment_name", "visualizer", "default_hooks", "resume")
-_ONLY_SHOW = ("PseudoLabelHook", "ProgressHook", "ResultsHook")
+# What a config holds that cannot change a number.
+_IRRELEVANT = (
+    "work_dir",
+    "log_level",
+    "experiment_name",
+    "visualizer",
+    "default_hooks",
+    "resume",
+    "saving",
+)
+_ONLY_SHOW = ("PseudoLabelHook", "ProgressHook", "ResultsHook", "ResumeHook")
 
 
 def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
@@ -43,16 +51,19 @@ def _read(file: Path) -> Results:
     return results
 
 
+def without_irrelevant(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config says that can change a number."""
+    relevant = {key: value for key, value in config.items() if key not in _IRRELEVANT}
+    hooks = config.get("custom_hooks") or []
+    return relevant | {"custom_hooks": [h for h in hooks if h["type"] not in _ONLY_SHOW]}
+
+
 def _written(results: Results) -> dict[str, Any]:
     """What a config says that can change a number, without the seed, by dotted names."""
-    config = {k: v for k, v in results["config"].items() if k not in _IRRELEVANT}
-    config["randomness"] = {
-        k: v for k, v in (config.get("randomness") or {}).items() if k != "seed"
-    }
-    config["custom_hooks"] = [
-        hook for hook in config.get("custom_hooks") or [] if hook["type"] not in _ONLY_SHOW
-    ]
-    return _flatten(config)
+    config = without_irrelevant(results["config"])
+    randomness = config.get("randomness") or {}
+    config["randomness"] = {k: v for k, v in randomness.items() if k != "seed"}
+    return flatten(config)
 
 
 def _in_force(results: Results) -> dict[str, Any]:
@@ -65,7 +76,7 @@ def _in_force(results: Results) -> dict[str, Any]:
     # A seed that nobody wrote is the run's.
     return kept | {
         key: value
-        for key, value in _flatten(options).items()
+        for key, value in flatten(options).items()
         if key.split(".")[-1] != "seed" or key in written
     }
 
@@ -106,7 +117,7 @@ def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
     return shown + (["..."] if len(differing) > len(shown) else [])
 
 
-def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     """``{"a": {"b": 1}, "c": [2]}`` becomes ``{"a.b": 1, "c.0": 2}``."""
     if isinstance(value, Mapping):
         items: Iterable[tuple[Any, Any]] = value.items()
@@ -116,7 +127,7 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
         return {prefix.rstrip("."): value}
     flat: dict[str, Any] = {}
     for key, part in items:
-        flat |= _flatten(part, f"{prefix}{key}.")
+        flat |= flatten(part, f"{prefix}{key}.")
     return flat
 
 
@@ -145,7 +156,7 @@ def _facts(results: Results) -> dict[str, dict[str, Any] | None]:
     data, loop = results.get("data"), results["config"].get("test_cfg") or {}
     shuffled = loop.get("shuffle", "never") != "never"
     return {
-        "data": None if data is None else _flatten(data),
+        "data": None if data is None else flatten(data),
         "versions": results.get("versions"),
         # What stood at each place; only the domain where the seed shuffles images.
         "stream order": {

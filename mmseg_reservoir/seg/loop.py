@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
+import torch
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
+from torch.utils.data import DataLoader
 
 from ..errors import ReservoirError
 from ..options import check_options
@@ -32,7 +35,8 @@ class RecurringTestLoop(TestLoop):
     """Tests a model on ``rounds`` passes over ordered domains without ever resetting it.
 
     Every visit is a test epoch with its own metric, so all hooks of mmengine work; ``visit`` tells
-    them where the stream is.
+    them where the stream is. What a hook wants undone however the test ends it puts on ``closing``.
+    A hook that loads a state at ``before_test`` lets the stream begin where that was saved.
 
     Args:
         runner: The runner.
@@ -88,6 +92,8 @@ class RecurringTestLoop(TestLoop):
         places = product(range(1, rounds + 1), self.loaders)
         self.visits = [Visit(index, *place) for index, place in enumerate(places)]
         self.visit = self.visits[0]
+        self.closing = ExitStack()
+        self._restart()
         super().__init__(runner, self.loaders[self.visit.domain], _with_exact_iou(evaluator), fp16)
 
     @property
@@ -97,16 +103,37 @@ class RecurringTestLoop(TestLoop):
 
     def run(self) -> dict[str, float]:
         """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean."""
-        self.runner.call_hook("before_test")
-        self.runner.model.eval()
-        scores = {}
-        for visit in self.visits:
-            metrics = self._run_visit(visit)
-            scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
-        self.runner.call_hook("after_test")
-        return {**scores, "mIoU": sum(scores.values()) / len(scores)}
+        with self.closing:
+            self._restart()
+            self.runner.call_hook("before_test")
+            self.runner.model.eval()
+            for visit in self.visits[self._begun :]:
+                self._run_visit(visit)
+            self.runner.call_hook("after_test")
+        return {**self._scores, "mIoU": sum(self._scores.values()) / len(self._scores)}
 
-    def _run_visit(self, visit: Visit) -> dict[str, float]:
+    def _restart(self) -> None:
+        self._begun = 0  # the visit that is under way, or next
+        self._batches = 0  # of it that are done
+        self._scores: dict[str, float] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream is: scores of visits, batches done, what metrics counted in them."""
+        return {
+            "visit": self._begun,
+            "batches": self._batches,
+            "scores": dict(self._scores),
+            "metrics": [list(metric.results) for metric in self.evaluator.metrics],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`; the stream goes on from there."""
+        self._begun, self._batches = state["visit"], state["batches"]
+        self._scores = dict(state["scores"])
+        for metric, results in zip(self.evaluator.metrics, state["metrics"], strict=True):
+            metric.results = list(results)
+
+    def _run_visit(self, visit: Visit) -> None:
         self.visit = visit
         # LoggerHook reads the length of the current dataloader from here.
         self.dataloader = self.loaders[visit.domain]
@@ -117,11 +144,38 @@ class RecurringTestLoop(TestLoop):
             self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
         self.evaluator.dataset_meta = self.dataloader.dataset.metainfo
         self.runner.call_hook("before_test_epoch")
-        for index, batch in enumerate(self.dataloader):
+        for index, batch in enumerate(self._batches_left(), start=self._batches):
+            self._batches = index + 1  # as the hooks after it see it
             self.run_iter(index, batch)
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
+        # Numbers of numpy become plain ones.
+        metrics = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
+        self._begun, self._batches = visit.index + 1, 0
+        self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
         self.runner.call_hook("after_test_epoch", metrics=metrics)
-        return metrics
+
+    def _batches_left(self) -> Iterator[Any]:
+        """The batches of the visit that have not been done; the others are not even read."""
+        if self._batches == 0:
+            return iter(self.dataloader)
+        # A loader draws a random number when it begins: this one had begun before.
+        with torch.random.fork_rng(devices=[]):
+            return iter(_without_first(self.dataloader, self._batches))
+
+
+def _without_first(loader: DataLoader, count: int) -> DataLoader:
+    """The same loader without its first batches."""
+    return DataLoader(
+        loader.dataset,
+        batch_sampler=list(loader.batch_sampler)[count:],
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        prefetch_factor=loader.prefetch_factor,
+    )
 
 
 def _with_exact_iou(evaluator: dict | list) -> list[dict]:

@@ -22,7 +22,6 @@ class VisitIoUMetric(IoUMetric):
 
     default_prefix = ""  # one metric per visit: its names need none
     per_class: dict[str, float | None] = {}
-    _areas: torch.Tensor | None = None
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Count the pixels of a batch."""
@@ -35,20 +34,17 @@ class VisitIoUMetric(IoUMetric):
                     f"{sample.get('img_path')} is {predicted[0]}x{predicted[1]}: they must have "
                     "the same size"
                 )
-        done = len(self.results)
         super().process(data_batch, data_samples)
-        for areas in self.results[done:]:
-            counted = torch.stack(areas).double()
-            self._areas = counted if self._areas is None else self._areas + counted
+        if self.results:  # all that is kept, and saved, of a visit
+            self.results = [tuple(_total(self.results))]
 
     def running_miou(self) -> float:
         """mIoU in percent over the images of this visit so far."""
-        return float("nan") if self._areas is None else self._summary(self._areas)["mIoU"]
+        return self._summary(_total(self.results))["mIoU"] if self.results else float("nan")
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         """mIoU, mAcc and aAcc in percent over the whole visit."""
-        areas = torch.stack([torch.stack(r) for r in results]).double().sum(dim=0)
-        self._areas = None
+        areas = _total(results)
         iou = (areas[0] / areas[1]).tolist()
         classes = self.dataset_meta["classes"]
         self.per_class = {
@@ -63,3 +59,11 @@ class VisitIoUMetric(IoUMetric):
             name if name == "aAcc" else f"m{name}": 100 * float(np.nanmean(value))
             for name, value in metrics.items()
         }
+
+
+def _total(results: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+    """Pixels of all images by class; as doubles, in which numbers of pixels add without rounding.
+
+    Rows: intersection, union, prediction, label.
+    """
+    return torch.stack([torch.stack(list(areas)).double() for areas in results]).sum(dim=0)

@@ -100,7 +100,13 @@ def test_hyper_parameters_are_the_papers(table_name, row):
     assert reservoir["style"]["weights"] == "torchvision"
 
 
-RUNTIME = {"statistics": None, "randomness": {"seed": 0}, "device": None, "work_dir": None}
+RUNTIME = {
+    "statistics": None,
+    "randomness": {"seed": 0},
+    "device": None,
+    "work_dir": None,
+    "saving": {"minutes": 10.0},
+}
 PAPERS = {
     "preset": "published",
     "style": {"weights": "torchvision"},

@@ -95,6 +95,7 @@ def test_the_record_is_plain_and_tells_orders_apart():
     assert about == dict(kind="csc", seed=7, domains=["fog", "snow", "noise"], rounds=2, batches=18)
     assert record["images"] == 60
     assert record["data"]["title"] == "Small"
+    assert set(record["manifests"]) == {"fog", "snow", "noise"}
     assert record["order"] == stream(seed=7).record()["order"]
     others = [dict(seed=8), dict(seed=7, rounds=3), dict(seed=7, batch_size=5)]
     hashes = {stream(**options).record()["order"] for options in others}
@@ -121,3 +122,13 @@ def test_the_order_of_a_seed_is_written_down():
 def test_wrong_options(options, message):
     with pytest.raises(ReservoirError, match=message):
         stream(**options)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_may_be_entered_at_any_batch(workers):
+    def seen(batches):
+        return [(batch.index, batch.domain, batch.round, who(batch)) for batch in batches]
+
+    whole = stream(seed=1, workers=workers)
+    for start in (0, 1, 7, 17, 18):
+        assert seen(whole.from_batch(start)) == seen(whole)[start:]

@@ -68,3 +68,18 @@ def test_a_folder_of_images(tmp_path):
     assert images.read([0]).shape == (1, 3, 6, 6)
     with pytest.raises(ReservoirError, match=r"there are no images in .*absent"):
         build_source(dict(type="image_folder", root=tmp_path / "absent"))
+
+
+def test_the_manifest_tells_other_files_from_these(tmp_path):
+    for name in ("a", "b"):
+        write_image(tmp_path / name / "x.png", 50)
+    images = build_source(dict(type="image_folder", root=tmp_path))
+    before = images.manifest()
+    assert build_source(dict(type="image_folder", root=tmp_path)).manifest() == before
+    with (tmp_path / "a" / "x.png").open("ab") as file:
+        file.write(b"!")
+    larger = images.manifest()
+    (tmp_path / "a" / "x.png").unlink()
+    assert len({before, larger, images.manifest()}) == 3
+    images.labels = images.labels[::-1]
+    assert images.manifest() not in (before, larger)

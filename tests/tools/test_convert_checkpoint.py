@@ -86,7 +86,7 @@ def test_converted_file_goes_through_a_strict_run(capfd, source, config, minicit
 
     # The file as NVlabs made it does not get that far.
     command[1] = source
-    assert test_tta.main([str(word) for word in command]) == 2
+    assert test_tta.main([*map(str, command), "--overwrite"]) == 2
     assert "The checkpoint does not fit the model" in capfd.readouterr().err
 
 

@@ -157,3 +157,21 @@ def test_missing_files_are_named(tmp_path, capsys):
     root = tmp_path / "none"
     line = fail(capsys, *cifar, "--cfg-options", f"data.root={root}")
     assert f"there is no {root / 'labels.npy'}" in line
+
+
+def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
+    command = [*TENT, f"--work-dir={tmp_path}", *SMALL]
+    assert test_cls.main([str(word) for word in command]) == 0
+    before = (tmp_path / "results.json").read_text()
+    capsys.readouterr()
+    line = fail(capsys, *command)
+    assert f"{tmp_path} holds the results of a complete run: go on with it by --resume" in line
+    line = fail(capsys, *command, "--seed=3", "--resume")
+    assert "config.randomness.seed was 0, is 3" in line
+    assert (tmp_path / "results.json").read_text() == before
+    # There is nothing left to do.
+    assert test_cls.main([str(word) for word in [*command, "--resume"]]) == 0
+    again = json.loads((tmp_path / "results.json").read_text())
+    assert again["routes"] == json.loads(before)["routes"]
+    assert test_cls.main([str(word) for word in [*command, "--seed=3", "--overwrite"]]) == 0
+    assert json.loads((tmp_path / "results.json").read_text())["seed"] == 3

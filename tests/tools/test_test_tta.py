@@ -95,7 +95,7 @@ def test_damaged_data(capfd, minicity, tmp_path, workers):
     assert f"{label} is 10x20" in fail(capfd, *command)
     image = min(root.glob("rgb_anon/night/train/*/*.png"))
     image.write_bytes(image.read_bytes()[:50])
-    line = fail(capfd, *command)
+    line = fail(capfd, *command, "--overwrite")
     assert str(image) in line
     assert "damaged" in line
 

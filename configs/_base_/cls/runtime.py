@@ -12,3 +12,6 @@ statistics = None
 randomness = dict(seed=0)  # of the stream, the source images, the method and the reservoir
 device = None  # a GPU if there is one
 work_dir = None
+# A run that is killed goes on with --resume: its state is saved at the end of every round, and
+# every so many minutes (or `images`).
+saving = dict(minutes=10.0)

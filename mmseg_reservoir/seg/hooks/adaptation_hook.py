@@ -97,10 +97,13 @@ class AdaptationHook(Hook):
         )
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Tell an oracle where it is, and renew the optimizers if that is asked for."""
+        """Tell an oracle where it is."""
         visit = getattr(runner.test_loop, "visit", None)
         runner.model.domain = visit.domain if visit else None
-        if self.reset_on_visit:
+
+    def before_test_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
+        """Renew the optimizers at the start of a visit, if that is asked for."""
+        if self.reset_on_visit and batch_idx == 0:
             runner.model.pipeline.reset_optimizers()
 
     def after_test(self, runner: Runner) -> None:

@@ -53,5 +53,12 @@ class ProgressHook(Hook):
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
         self._progress.end_visit(f"mIoU {metrics['mIoU']:.2f}")
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream is."""
+        return self._progress.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._progress.load_state_dict(state)
+
     def after_test(self, runner: Runner) -> None:
         self._progress.stop()

@@ -46,15 +46,21 @@ class PseudoLabelHook(Hook):
         self.rounds = None if rounds is None else frozenset(rounds)
         self.baseline = baseline
         self.max_width = max_width
+        self._next = 0  # frame of the visit
 
-    def before_test_epoch(self, runner: Runner) -> None:
-        """Count from the first frame of the visit."""
-        self._next = 0
+    def state_dict(self) -> dict[str, int]:
+        """Which frame of the visit comes next."""
+        return {"next": self._next}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._next = state["next"]
 
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
         visit = runner.test_loop.visit
+        if batch_idx == 0:
+            self._next = 0
         first, self._next = self._next, self._next + len(outputs)
         if self.rounds is not None and visit.round not in self.rounds:
             return

@@ -83,6 +83,13 @@ class ResultsHook(Hook):
         )
         self.record.write()
 
+    def state_dict(self) -> dict[str, Any]:
+        """The record so far."""
+        return self.record.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.record.load_state_dict(state)
+
     def after_test(self, runner: Runner) -> None:
         """Finish the record and print the tables."""
         told = {} if self._pipeline is None else self._pipeline.report()

@@ -106,6 +106,7 @@ def test_wraps_for_the_test_and_unwraps_after_it(minicity, tmp_path):
         }
     )
     cfg.load_from, cfg.work_dir = None, str(tmp_path)
+    cfg.custom_hooks = [hook for hook in cfg.custom_hooks if hook.type != "ResumeHook"]
     runner = Runner.from_cfg(cfg)
     before = {name: value.clone() for name, value in runner.model.state_dict().items()}
     first = runner.test()

@@ -1,0 +1,29 @@
+"""The global random generators. Those of a part are in the state of that part."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def save_generators() -> dict[str, Any]:
+    """The state of the generators of Python, numpy and torch, as plain data and tensors."""
+    name, keys, *rest = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all(),  # none without a GPU
+    }
+
+
+def load_generators(state: dict[str, Any]) -> None:
+    """Restore :func:`save_generators`."""
+    random.setstate(state["python"])
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, keys.numpy(), *rest))
+    torch.set_rng_state(state["torch"])
+    torch.cuda.set_rng_state_all(state["cuda"])

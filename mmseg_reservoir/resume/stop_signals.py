@@ -1,0 +1,54 @@
+"""Ctrl-C and SIGTERM: a run that is told to stop first saves where it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+
+class StopSignals:
+    """A context in which a signal to stop only leaves word; the second one stops at once.
+
+    Elsewhere than in the main thread, where Python allows no handlers, it changes nothing.
+
+    Attributes:
+        caught: The signal that came, None as long as none has.
+    """
+
+    def __init__(self) -> None:
+        self.caught: signal.Signals | None = None
+        self._owner = os.getpid()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def obey(self) -> None:
+        """Stop, if a signal has come."""
+        if self.caught is signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.caught is not None:
+            raise SystemExit(128 + self.caught)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._owner:
+            # A worker of a dataloader, forked with this handler. Ctrl-C reaches it, too, but it is
+            # needed until the run has stopped; whoever terminates it means it.
+            if number == signal.SIGTERM:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            return
+        if self.caught is not None:
+            self.obey()
+        self.caught = signal.Signals(number)

@@ -1,0 +1,106 @@
+"""A test that is killed goes on where it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+
+from ...errors import ReservoirError
+from ...resume import RunSaver, load_generators, run_identity, save_generators
+from ...style.encoder import weight_digest
+from ..loop import RecurringTestLoop
+from .results_hook import ResultsHook
+
+
+@HOOKS.register_module()
+class ResumeHook(Hook):
+    """Saves all that the next step depends on, so that a run killed at any moment can go on.
+
+    The state is that of the pipeline (experts, optimizers, router, guard, ...), of the loop (where
+    the stream is, the scores of the visit so far), of the random generators, and of every hook that
+    has a ``state_dict`` and a ``load_state_dict``. It is saved at the start, at the end of every
+    visit, every so often in between, and on Ctrl-C or SIGTERM.
+
+    Args:
+        resume: Go on: with the newest state in the work directory (``"auto"``; from the start if
+            there is none), or with the state of this file.
+        overwrite: Begin although the work directory holds results, which are removed.
+        minutes: Time between two states; None for any.
+        images: Images between two states; None for any.
+        keep_mb: When a run is complete its last state is kept if it has at most so many megabytes.
+    """
+
+    priority = "LOWEST"  # all other hooks have seen a batch when its state is saved
+
+    def __init__(
+        self,
+        resume: str | None = None,
+        overwrite: bool = False,
+        minutes: float | None = 10.0,
+        images: int | None = None,
+        keep_mb: float = 500.0,
+    ) -> None:
+        self.options = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
+        self.options |= {"images": images, "keep_mb": keep_mb}
+
+    def before_run(self, runner: Runner) -> None:
+        """Take possession of the work directory, before anything is computed."""
+        if not isinstance(runner.test_loop, RecurringTestLoop):
+            raise ReservoirError("ResumeHook saves tests by test_cfg.type='RecurringTestLoop' only")
+        self._saver = RunSaver(runner.work_dir, **self.options, say=runner.logger.info)
+        runner.test_loop.closing.enter_context(self._saver)
+
+    def before_test(self, runner: Runner) -> None:
+        """Restore what was saved, now that everything is built; or save the start."""
+        results = next((hook for hook in runner.hooks if isinstance(hook, ResultsHook)), None)
+        if results is None:
+            raise ReservoirError(
+                "ResumeHook needs dict(type='ResultsHook') in custom_hooks, too: results are a "
+                "part of what it saves"
+            )
+        self._results = results
+        identity = run_identity(results.record.to_json(), weight_digest(runner.model))
+        state = self._saver.begin(identity)
+        if state is None:
+            self._saver.save(0, lambda: self._take(runner))
+            return
+        runner.model.pipeline.load_state_dict(state["pipeline"])
+        for name, hook in _hooks_with_state(runner).items():
+            if name not in state["hooks"]:
+                raise ReservoirError(
+                    f"the run was saved without the hook {name}: go on without it, too"
+                )
+            hook.load_state_dict(state["hooks"][name])
+        runner.test_loop.load_state_dict(state["loop"])
+        load_generators(state["generators"])
+
+    def after_test_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
+    ) -> None:
+        self._saver.after(self._images, lambda: self._take(runner))
+
+    def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
+        self._saver.after(self._images, lambda: self._take(runner), landmark=True)
+
+    def after_test(self, runner: Runner) -> None:
+        self._saver.finish()
+
+    @property
+    def _images(self) -> int:
+        return len(self._results.record.routes)
+
+    def _take(self, runner: Runner) -> dict[str, Any]:
+        return {
+            "pipeline": runner.model.pipeline.state_dict(),
+            "loop": runner.test_loop.state_dict(),
+            "hooks": {n: hook.state_dict() for n, hook in _hooks_with_state(runner).items()},
+            "generators": save_generators(),
+        }
+
+
+def _hooks_with_state(runner: Runner) -> dict[str, Any]:
+    """Hooks by the name of their class; one of a kind in a run."""
+    return {type(hook).__name__: hook for hook in runner.hooks if hasattr(hook, "state_dict")}

@@ -1,0 +1,20 @@
+import random
+
+import numpy as np
+import torch
+
+from mmseg_reservoir.resume import load_generators, save_generators
+from mmseg_reservoir.state_files import read_state, write_state
+
+
+def draw():
+    return random.random(), np.random.randn(3).tolist(), torch.rand(3).tolist()
+
+
+def test_all_generators_go_on_from_a_file(tmp_path):
+    np.random.randn()  # numpy keeps a second number of the pair: a part of its state
+    path = write_state(tmp_path / "a.safetensors", save_generators(), {})
+    expected = draw()
+    assert draw() != expected
+    load_generators(read_state(path)[0])
+    assert draw() == expected

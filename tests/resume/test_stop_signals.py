@@ -1,0 +1,54 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from mmseg_reservoir.resume.stop_signals import StopSignals
+
+
+def handlers():
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_the_first_signal_waits_and_the_second_does_not(number, error):
+    before = handlers()
+    with StopSignals() as signals:
+        signals.obey()
+        signal.raise_signal(number)
+        assert signals.caught == number
+        with pytest.raises(error) as raised:
+            signals.obey()
+        with pytest.raises(error):
+            signal.raise_signal(number)
+    assert handlers() == before
+    if error is SystemExit:
+        assert raised.value.code == 143
+
+
+def test_elsewhere_than_in_the_main_thread_nothing_changes():
+    before, seen = handlers(), []
+
+    def use():
+        with StopSignals() as signals:
+            seen.append((handlers(), signals.caught))
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert seen == [(before, None)]
+
+
+def test_a_forked_worker_outlives_ctrl_c_and_obeys_sigterm():
+    with StopSignals() as signals:
+        child = os.fork()
+        if child == 0:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+        assert signals.caught is None
