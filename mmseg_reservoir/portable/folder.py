@@ -117,6 +117,17 @@ def read_folder(folder: str | os.PathLike) -> Contents:
 _TO_DO = "save it again, or take a copy of it"
 
 
+def check_folder(folder: str | os.PathLike) -> Path:
+    """The path of the manifest; a folder without one is refused."""
+    path = Path(folder).expanduser() / MANIFEST
+    if not path.is_file():
+        raise ReservoirError(
+            f"{folder} is no saved reservoir: it has no {MANIFEST}. A run with a reservoir writes "
+            "one, WORK_DIR/reservoir"
+        )
+    return path
+
+
 def expert_file(index: int) -> str:
     """The name of an expert's file."""
     return f"expert_{index:02d}.safetensors"
@@ -138,12 +149,7 @@ def _read_expert(path: Path, layout: Layout) -> Expert:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise ReservoirError(
-            f"{folder} is no saved reservoir: it has no {MANIFEST}. A run with a reservoir writes "
-            "one, WORK_DIR/reservoir"
-        )
+    path = check_folder(folder)
     try:
         manifest = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
         digest = manifest.pop("sha256")
