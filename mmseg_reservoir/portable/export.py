@@ -32,7 +32,7 @@ def export_expert(
         contents: The reservoir.
         index: The expert.
         checkpoint: That of the source model, as the run had it.
-        file: ``.pth``, with whatever else the checkpoint holds, or ``.safetensors``.
+        file: ``.pth``, with the ``meta`` of the checkpoint, or ``.safetensors``.
     """
     file = Path(file).expanduser()
     if file.suffix not in (".pth", ".safetensors"):
@@ -45,8 +45,8 @@ def export_expert(
     weights = {**weights, **expert_weights(contents, index, weights)}
     if file.suffix == ".safetensors":
         return write_tensors(file, weights, {"format": "pt"})
-    rest = {name: value for name, value in saved.items() if name in ("meta",)}
-    return write_whole(file, lambda partial: torch.save({**rest, "state_dict": weights}, partial))
+    plain = {"meta": saved.get("meta", {}), "state_dict": weights}  # mmseg looks for both
+    return write_whole(file, lambda partial: torch.save(plain, partial))
 
 
 def expert_weights(

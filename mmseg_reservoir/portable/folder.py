@@ -44,6 +44,8 @@ def write_folder(contents: Contents, folder: str | os.PathLike) -> Path:
             folder.rename(old)  # a folder that holds files cannot be replaced in one go
         new.rename(folder)
     finally:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
         for left in (new, old):
             shutil.rmtree(left, ignore_errors=True)
     return folder
@@ -107,7 +109,7 @@ def read_folder(folder: str | os.PathLike) -> Contents:
             shared,
             experts,
         )
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ReservoirError(
             f"the reservoir {folder} is not arranged as one ({type(error).__name__}: {error}): "
             f"{_TO_DO}"
