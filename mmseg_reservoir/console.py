@@ -36,6 +36,7 @@ def _command(tool: str) -> Callable[..., int | None]:
 check_dataset = _command("check_dataset")
 convert_checkpoint = _command("convert_checkpoint")
 make_minicity = _command("make_minicity")
+reservoir = _command("reservoir")
 summarize = _command("summarize")
 test = _command("test_tta")
 test_cls = _command("test_cls")

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from ..build import CLASSIFICATION, Plan
+from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
 from ..options import Options, check_options, find, parameters_of, pick, suggest
+from ..portable import save_reservoir
 from ..report.progress import StreamProgress
 from ..report.record import RunRecord, about_pipeline
 from ..resume import RunSaver, run_identity
@@ -109,6 +111,9 @@ def run(
             test.run(saver, progress)
         saver.save(test.results.images, test.state_dict)
         more = {"cpu_seconds": test.cpu_seconds, **model.pipeline.report()}
+        if isinstance(model.pipeline, ReservoirPipeline) and not model.frozen:
+            about = {"options": model.plan.options, "batch_size": model.batch_size}
+            save_reservoir(model.pipeline, Path(work_dir) / "reservoir", about)
         results = record.finish(model.method.counts, **more)
         saver.finish()
     return results

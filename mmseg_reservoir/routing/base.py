@@ -12,6 +12,9 @@ from ..core.route import Route
 from ..errors import ReservoirError
 from ..style.calibration import Calibration
 
+LARGEST = 2.0**40
+"""In a style. The squares of larger numbers would soon be infinite in single precision."""
+
 
 class Router(ABC):
     """Decides the route of every batch. Expert 0 is the source.
@@ -26,6 +29,9 @@ class Router(ABC):
     needs_style = True
     """Whether it looks at styles; if not, nothing is encoded and no calibration is needed."""
 
+    calibration: Calibration | None = None
+    """What it was fitted to."""
+
     def __init__(self, k_max: int = 16) -> None:
         if k_max < 1:
             raise ReservoirError(f"the reservoir needs room for K_max >= 1 expert, got {k_max}")
@@ -33,6 +39,7 @@ class Router(ABC):
 
     def fit(self, calibration: Calibration) -> Router:
         """Learn from the styles of the source what is not new; returns itself."""
+        self.calibration = calibration
         return self
 
     @property
@@ -74,8 +81,9 @@ def check_finite(style: Tensor | None) -> Tensor:
     """The style; refuses none at all, and one that would spoil whatever is learned from it."""
     if style is None:
         raise ReservoirError("this router looks at styles, but got none: give it a style encoder")
-    if not torch.isfinite(style).all():
+    if not (style.abs() <= LARGEST).all():  # which a NaN is not, either
         raise ReservoirError(
-            "the style vector is not finite: the image holds NaN or infinite values"
+            "the style vector is not finite, or too large to be compared: the image holds NaN, "
+            "infinite or absurd values"
         )
     return style

@@ -175,3 +175,18 @@ def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
     assert again["routes"] == json.loads(before)["routes"]
     assert test_cls.main([str(word) for word in [*command, "--seed=3", "--overwrite"]]) == 0
     assert json.loads((tmp_path / "results.json").read_text())["seed"] == 3
+
+
+def test_a_run_goes_on_from_the_reservoir_of_another(tmp_path, capsys):
+    options = [*SMALL, "reservoir.preset=published", "reservoir.style.weights=seeded"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert test_cls.main([*map(str, TENT), f"--work-dir={first}", *options]) == 0
+    manifest = json.loads((first / "reservoir" / "manifest.json").read_text())
+    k = len(manifest["experts"])
+    assert manifest["about"]["batch_size"] == 100
+    flags = [f"--work-dir={second}", f"--start-from={first / 'reservoir'}", "--frozen"]
+    assert test_cls.main([*map(str, TENT), *flags, *options]) == 0
+    results = json.loads((second / "results.json").read_text())
+    assert {route["k"] for route in results["routes"]} == {k}
+    assert results["updates"]["updates"] == 0
+    assert not (second / "reservoir").exists()
