@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from mmengine.registry import LOOPS
+from mmengine.registry import DATASETS, LOOPS
 from mmengine.runner import Runner, TestLoop
 
 from ..errors import ReservoirError
 from ..options import check_options
+from .bad_images import BadImage, CheckedDataset, collate_good
 
 _SEED_STEP = 1_000_003
 """mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
@@ -44,6 +46,8 @@ class RecurringTestLoop(TestLoop):
         shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
             new one at each visit (``"visit"``), or as stored (``"never"``: the sampler of the
             dataloader stays what it is). Orders depend on the run's seed alone.
+        on_bad_image: An image or label that cannot be used is an error (``"stop"``), or left out,
+            reported and counted (``"skip"``).
         fp16: Test under autocast.
     """
 
@@ -55,19 +59,12 @@ class RecurringTestLoop(TestLoop):
         rounds: int = 10,
         domains: Sequence[str | Mapping] = ("fog", "night", "rain", "snow"),
         shuffle: Literal["never", "once", "visit"] = "never",
+        on_bad_image: Literal["stop", "skip"] = "stop",
         fp16: bool = False,
         **unknown: Any,
     ) -> None:
-        check_options(
-            RecurringTestLoop,
-            dict(rounds=rounds, shuffle=shuffle, fp16=fp16, **unknown),
-            "test_cfg",
-            given=("runner", "dataloader", "evaluator"),
-        )
-        if isinstance(domains, str) or not isinstance(domains, Sequence):
-            raise ReservoirError(f"test_cfg.domains must be a list of domains, got {domains!r}")
-        if rounds < 1 or not domains:
-            raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
+        plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
+        self.check(dict(domains=domains, **plain, **unknown))
         changes = {}
         for domain in domains:
             domain = {"name": domain, "condition": domain} if isinstance(domain, str) else domain
@@ -78,9 +75,14 @@ class RecurringTestLoop(TestLoop):
         if shuffle != "never":
             dataloader = {**dataloader, "sampler": dict(type="DefaultSampler", shuffle=True)}
         self.shuffle = shuffle
+        self.skips = on_bad_image == "skip"
+        self.skipped: list[dict[str, Any]] = []
+        """Images that were left out: round, domain, image and cause."""
+        if self.skips:
+            dataloader = {**dataloader, "collate_fn": collate_good}
         self.loaders = {
             name: runner.build_dataloader(
-                {**dataloader, "dataset": {**dataloader["dataset"], **options}},
+                {**dataloader, "dataset": self._dataset({**dataloader["dataset"], **options})},
                 seed=runner.seed,
             )
             for name, options in changes.items()
@@ -90,6 +92,23 @@ class RecurringTestLoop(TestLoop):
         self.visit = self.visits[0]
         super().__init__(runner, self.loaders[self.visit.domain], _with_exact_iou(evaluator), fp16)
 
+    @staticmethod
+    def check(options: Mapping[str, Any]) -> None:
+        """Refuse options of ``test_cfg`` that cannot be meant."""
+        given = ("runner", "dataloader", "evaluator")
+        check_options(RecurringTestLoop, options, "test_cfg", given)
+        domains, rounds = options.get("domains", ("fog",)), options.get("rounds", 1)
+        if isinstance(domains, str) or not isinstance(domains, Sequence):
+            raise ReservoirError(f"test_cfg.domains must be a list of domains, got {domains!r}")
+        if rounds < 1 or not domains:
+            raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
+
+    def _dataset(self, options: Mapping[str, Any]) -> CheckedDataset:
+        dataset = DATASETS.build(dict(options))
+        if hasattr(dataset, "full_init"):
+            dataset.full_init()  # as the runner does with those that it builds
+        return CheckedDataset(dataset, self.skips)
+
     @property
     def total_images(self) -> int:
         """Images in the whole stream."""
@@ -97,14 +116,19 @@ class RecurringTestLoop(TestLoop):
 
     def run(self) -> dict[str, float]:
         """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean."""
-        self.runner.call_hook("before_test")
-        self.runner.model.eval()
         scores = {}
-        for visit in self.visits:
-            metrics = self._run_visit(visit)
-            scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
+        try:
+            self.runner.call_hook("before_test")
+            self.runner.model.eval()
+            for visit in self.visits:
+                metrics = self._run_visit(visit)
+                scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
+        except BaseException:  # Ctrl-C too
+            self.runner.call_hook("after_abort")
+            raise
         self.runner.call_hook("after_test")
-        return {**scores, "mIoU": sum(scores.values()) / len(scores)}
+        known = [score for score in scores.values() if not math.isnan(score)]
+        return {**scores, "mIoU": sum(known) / len(known) if known else math.nan}
 
     def _run_visit(self, visit: Visit) -> dict[str, float]:
         self.visit = visit
@@ -118,10 +142,20 @@ class RecurringTestLoop(TestLoop):
         self.evaluator.dataset_meta = self.dataloader.dataset.metainfo
         self.runner.call_hook("before_test_epoch")
         for index, batch in enumerate(self.dataloader):
-            self.run_iter(index, batch)
+            if self.skips:
+                batch = self._without_bad(*batch)
+            if batch is not None:
+                self.run_iter(index, batch)
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         self.runner.call_hook("after_test_epoch", metrics=metrics)
         return metrics
+
+    def _without_bad(self, batch: dict | None, bad: Sequence[BadImage]) -> dict | None:
+        for image in bad:
+            place = {"round": self.visit.round, "domain": self.visit.domain}
+            self.skipped.append({**place, **vars(image)})
+            self.runner.logger.warning(f"image skipped: {image.cause}")
+        return batch
 
 
 def _with_exact_iou(evaluator: dict | list) -> list[dict]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from mmengine.logging import print_log
 from mmengine.registry import METRICS
 from mmseg.evaluation import IoUMetric
 
@@ -17,12 +20,16 @@ class VisitIoUMetric(IoUMetric):
     """mmseg's ``IoUMetric`` without its rounding to two decimals and its table per class.
 
     After :meth:`evaluate`, ``per_class`` maps each class name to its IoU in percent (None for a
-    class that neither occurs nor is predicted).
+    class that neither occurs nor is predicted), and ``strange_labels`` is the number of images
+    whose labels hold values that are no class. Scores are NaN where no pixel was labelled.
     """
 
     default_prefix = ""  # one metric per visit: its names need none
     per_class: dict[str, float | None] = {}
+    strange_labels = 0
     _areas: torch.Tensor | None = None
+    _strange = 0
+    _has_warned = False
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Count the pixels of a batch."""
@@ -35,11 +42,32 @@ class VisitIoUMetric(IoUMetric):
                     f"{sample.get('img_path')} is {predicted[0]}x{predicted[1]}: they must have "
                     "the same size"
                 )
+            self._check_values(sample)
         done = len(self.results)
         super().process(data_batch, data_samples)
         for areas in self.results[done:]:
             counted = torch.stack(areas).double()
             self._areas = counted if self._areas is None else self._areas + counted
+
+    def _check_values(self, sample: dict) -> None:
+        """Say so if a label holds what is no class: mmseg leaves such pixels out in silence."""
+        label, classes = sample["gt_sem_seg"]["data"], len(self.dataset_meta["classes"])
+        outside = ((label < 0) | (label >= classes)) & (label != self.ignore_index)
+        if not outside.any():
+            return
+        self._strange += 1
+        if not self._has_warned:
+            self._has_warned = True
+            values = label[outside].unique().tolist()
+            print_log(
+                f"the label {sample.get('seg_map_path')} holds the values {values}, but there are "
+                f"{classes} classes, 0 to {classes - 1}, and {self.ignore_index} for no class: "
+                "these pixels are not scored, and the others are probably scored as the wrong "
+                "class. Are these labelIds? Give trainIds (Cityscapes' *_labelTrainIds.png), or "
+                "a label_map or reduce_zero_label in the dataset. Told once",
+                logger="current",
+                level=logging.WARNING,
+            )
 
     def running_miou(self) -> float:
         """mIoU in percent over the images of this visit so far."""
@@ -47,8 +75,11 @@ class VisitIoUMetric(IoUMetric):
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         """mIoU, mAcc and aAcc in percent over the whole visit."""
+        self._areas, self.strange_labels, self._strange = None, self._strange, 0
+        if not results:  # every image was skipped
+            self.per_class = dict.fromkeys(self.dataset_meta["classes"])
+            return {"mIoU": math.nan}
         areas = torch.stack([torch.stack(r) for r in results]).double().sum(dim=0)
-        self._areas = None
         iou = (areas[0] / areas[1]).tolist()
         classes = self.dataset_meta["classes"]
         self.per_class = {
@@ -60,6 +91,12 @@ class VisitIoUMetric(IoUMetric):
     def _summary(self, areas: torch.Tensor) -> dict[str, float]:
         metrics = self.total_area_to_metrics(*areas, self.metrics, self.nan_to_num, self.beta)
         return {
-            name if name == "aAcc" else f"m{name}": 100 * float(np.nanmean(value))
+            name if name == "aAcc" else f"m{name}": 100 * _mean(value)
             for name, value in metrics.items()
         }
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean of what is known; NaN, without numpy's warning, if nothing is."""
+    known = np.asarray(values)[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
