@@ -270,5 +270,6 @@ def _plain(value: Any) -> Any:
 
 def _words(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={_words(part)}" for name, part in value.items()) or "-"
+        told = {name: part for name, part in value.items() if part is not None}
+        return ", ".join(f"{name}={_words(part)}" for name, part in told.items()) or "-"
     return str(value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import logging
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +35,7 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="default: the config's, 0")
     parser.add_argument(
-        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
+        "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )
 
 
@@ -63,6 +65,36 @@ def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str
     return {**options, **start, "frozen": frozen}
 
 
+class KeyValue(DictAction):
+    """mmengine's ``key=value``, with the spaces that belong to a value."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        """Spaces around a key are none of it."""
+        pairs = [re.sub(r"^\s*([^=]*?)\s*=", r"\1=", value) for value in values]
+        super().__call__(parser, namespace, pairs, option_string)
+
+    @staticmethod
+    def _parse_iterable(val: str) -> Any:
+        # mmengine removes every space. Those inside a word are kept from it as another character.
+        compact = re.sub(r"\s*([\[\](),])\s*", r"\1", val.strip())
+        return _with_spaces(DictAction._parse_iterable(compact.replace(" ", _SPACE)))
+
+
+_SPACE = "\N{NO-BREAK SPACE}"
+
+
+def _with_spaces(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_with_spaces, value))
+    return value.replace(_SPACE, " ") if isinstance(value, str) else value
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what is no seed for numpy and torch."""
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ReservoirError(f"a seed is a whole number from 0 to 2**32 - 1, got {seed!r}")
+
+
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse a command line; what mmengine's ``DictAction`` lets through becomes a clear error."""
     try:
@@ -81,7 +113,7 @@ def read_config(
 
     The ``known`` keys may be set at the top level though the file has them not.
     """
-    cfg = Config.fromfile(find_config(path))
+    cfg = _read(find_config(path))
     valid = {*cfg, *known}
     for key in changes:
         top = key.split(".")[0]
@@ -91,6 +123,14 @@ def read_config(
             )
     cfg.merge_from_dict(dict(changes))
     return cfg
+
+
+def _read(path: Path) -> Config:
+    try:
+        return Config.fromfile(path)
+    except (SyntaxError, FileNotFoundError, ImportError, NameError, KeyError, TypeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ReservoirError(f"the config {path} cannot be read ({reason}): mend it") from error
 
 
 def find_config(path: str | Path) -> Path:
@@ -115,13 +155,33 @@ def find_config(path: str | Path) -> Path:
 
 
 def end_in_one_line(main: Callable[[], None]) -> int:
-    """Run; mistakes of the user end in one line and exit code 2."""
+    """Run; mistakes of the user end in one line and exit code 2, Ctrl-C in two lines and 130."""
     try:
         main()
-    except ReservoirError as error:
-        # From a worker of a dataloader the message arrives below that worker's traceback.
-        name = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}"
-        message = str(error).strip().splitlines()[-1].removeprefix(f"{name}: ")
-        print(f"error: {message}", file=sys.stderr)
+    except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("\ninterrupted: the run is not finished", file=sys.stderr)
+        print("what was written so far is in its work directory", file=sys.stderr)
+        return 130
     return 0
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error, whatever lines it is made of.
+
+    That of a worker of a dataloader arrives below the worker's traceback.
+    """
+    name = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}: "
+    return " ".join(str(error).rpartition(name)[-1].split())
+
+
+def show_log() -> None:
+    """Let what the package logs be seen where no runner of mmengine does that."""
+    logger = logging.getLogger("mmseg_reservoir")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)

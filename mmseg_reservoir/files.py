@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -36,6 +37,26 @@ def shipped(name: str) -> Path:
         f"{name} should have come with mmseg_reservoir, but is neither at {places[0]} nor at "
         f"{places[1]}: install it again"
     )
+
+
+def told(path: str | os.PathLike) -> str:
+    """A path as a message names it: of a relative one, what it is relative to."""
+    return str(path) if Path(path).is_absolute() else f"{path} (seen from {Path.cwd()})"
+
+
+def make_work_dir(path: str | os.PathLike) -> Path:
+    """Make a folder for results, and make sure that files can be written there."""
+    folder = Path(path).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ReservoirError(
+            f"cannot write to the work directory {folder} ({error.strerror}): name another with "
+            "--work-dir"
+        ) from error
+    return folder
 
 
 def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Path:

@@ -5,6 +5,7 @@ import pytest
 
 from mmseg_reservoir.command_line import (
     add_config_options,
+    check_seed,
     end_in_one_line,
     find_config,
     parse,
@@ -75,3 +76,74 @@ def test_mistakes_end_in_one_line(capsys):
     assert end_in_one_line(fail) == 2
     assert capsys.readouterr().err == "error: bad k\n"
     assert end_in_one_line(lambda: None) == 0
+
+
+def ending(error, capsys):
+    """Exit code and what is printed if a run ends with an error."""
+
+    def fail():
+        raise error
+
+    return end_in_one_line(fail), capsys.readouterr().err
+
+
+def test_an_error_of_several_lines_keeps_all_of_them_in_one(capsys):
+    text = "cannot read x.png (error: OpenCV\n): the file is missing"
+    expected = "error: cannot read x.png (error: OpenCV ): the file is missing\n"
+    assert ending(ReservoirError(text), capsys) == (2, expected)
+    worker = f"Caught it in a worker\nmmseg_reservoir.errors.ReservoirError: {text}"
+    assert ending(ReservoirError(worker), capsys) == (2, expected)
+
+
+def test_a_full_disk_ends_in_one_line(capsys):
+    error = OSError(28, "No space left on device", "results.json")
+    line = "error: [Errno 28] No space left on device: 'results.json'\n"
+    assert ending(error, capsys) == (2, line)
+
+
+def test_an_interruption_ends_in_two_lines(capsys):
+    code, told = ending(KeyboardInterrupt(), capsys)
+    assert code == 130
+    assert told.strip().splitlines() == [
+        "interrupted: the run is not finished",
+        "what was written so far is in its work directory",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("a.b=/my data/city one", "a.b", "/my data/city one"),
+        ("a = 2", "a", 2),
+        ("a= None", "a", None),
+        ("a=[fog, light rain , 3]", "a", ["fog", "light rain", 3]),
+        ("a=[(x y,1),(z,2)]", "a", [("x y", 1), ("z", 2)]),
+        ("a=b=c", "a", "b=c"),
+    ],
+)
+def test_spaces_belong_to_values(file, text, key, value):
+    parser = argparse.ArgumentParser()
+    add_config_options(parser)
+    assert parse(parser, [str(file), "--cfg-options", text]).cfg_options == {key: value}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("a = (1,\nb = 2\n", "SyntaxError"),
+        ("_base_ = './none.py'\n", "FileNotFoundError"),
+        ("a = undefined\n", "NameError"),
+    ],
+)
+def test_a_config_that_cannot_be_read(tmp_path, content, reason):
+    path = tmp_path / "broken.py"
+    path.write_text(content)
+    with pytest.raises(ReservoirError, match=rf"{path} cannot be read \({reason}: .*mend it"):
+        read_config(path, {})
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, "one", None])
+def test_what_is_no_seed(seed):
+    check_seed(0)
+    with pytest.raises(ReservoirError, match=r"from 0 to 2\*\*32 - 1, got"):
+        check_seed(seed)

@@ -8,8 +8,10 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import (
     cache_folder,
     file_digest,
+    make_work_dir,
     read_tensors,
     shipped,
+    told,
     write_tensors,
     write_text,
     write_whole,
@@ -103,3 +105,17 @@ def test_digest(tmp_path):
     data = bytes(range(256)) * 5000  # more than one piece
     (tmp_path / "a").write_bytes(data)
     assert file_digest(tmp_path / "a") == hashlib.sha256(data).hexdigest()
+
+
+def test_a_work_directory_can_be_written_to(tmp_path):
+    folder = make_work_dir(tmp_path / "new" / "run")
+    assert list(folder.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReservoirError, match=r"cannot write to the work directory .*--work-dir"):
+        make_work_dir(tmp_path / "file" / "run")
+
+
+def test_a_relative_path_is_told_with_what_it_is_relative_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert told("data/acdc") == f"data/acdc (seen from {tmp_path})"
+    assert told(tmp_path) == str(tmp_path)

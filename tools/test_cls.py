@@ -18,12 +18,15 @@ from mmseg_reservoir.cls.run import run
 from mmseg_reservoir.command_line import (
     add_config_options,
     add_warm_start,
+    check_seed,
     end_in_one_line,
     parse,
     read_config,
+    show_log,
     warm_start,
 )
-from mmseg_reservoir.report.closing import closing_tables
+from mmseg_reservoir.files import make_work_dir
+from mmseg_reservoir.report.closing import closing_tables, tell_troubles
 
 
 def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -48,6 +51,8 @@ def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     options["work_dir"] = args.work_dir or options.get("work_dir") or f"work_dirs/{name}"
     if args.seed is not None:
         options["randomness"] = {**(options.get("randomness") or {}), "seed": args.seed}
+    check_seed((options.get("randomness") or {}).get("seed") or 0)
+    make_work_dir(options["work_dir"])
     return options, {"config_file": str(file), "row": label}
 
 
@@ -68,15 +73,22 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def warn(text: str) -> None:
+    """One line for what the user should know."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
 
     def test() -> None:
         args = parse(make_parser(), argv)
+        show_log()
         options, written = load(args)
         kept = {"resume": args.resume, "overwrite": args.overwrite}
         results = run(options, options["work_dir"], **written, **kept)
-        print(closing_tables(results, lambda text: print(f"warning: {text}", file=sys.stderr)))
+        print(closing_tables(results, warn))
+        tell_troubles(results, warn)
         print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
 
     return end_in_one_line(test)

@@ -20,14 +20,18 @@ import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come be
 from mmseg_reservoir.command_line import (
     add_config_options,
     add_warm_start,
+    check_seed,
     end_in_one_line,
     parse,
     read_config,
     warm_start,
 )
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import make_work_dir
 from mmseg_reservoir.seg.fair import LR_GRID, run_fair
 from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, make_plan
+from mmseg_reservoir.seg.loop import RecurringTestLoop
+from mmseg_reservoir.seg.quiet_runner import QuietRunner
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -58,6 +62,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "--allow-mismatch", action="store_true", help="accept a checkpoint that does not fit"
     )
     parser.add_argument(
+        "--on-bad-image",
+        choices=("stop", "skip"),
+        help="an image or label that cannot be used ends the run (stop, the default), or is left "
+        "out, reported and counted (skip)",
+    )
+    parser.add_argument(
         "--random-weights",
         action="store_true",
         help="run without a checkpoint: tells speed and memory, not accuracy",
@@ -72,13 +82,21 @@ def load_config(args: argparse.Namespace) -> Config:
     known = {*inspect.signature(Runner.__init__).parameters, *CONFIG_KEYS, "source_images"}
     cfg = read_config(args.config, args.cfg_options, known)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
+    make_work_dir(cfg.work_dir)
     if args.seed is not None:
         cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
+    if args.on_bad_image is not None:
+        cfg.test_cfg = {**cfg.test_cfg, "on_bad_image": args.on_bad_image}
     cfg.load_from = _checkpoint(args, cfg)
     if args.start_from or args.frozen:
         cfg.reservoir = warm_start(cfg.get("reservoir"), args.start_from, args.frozen)
     cfg.custom_hooks = _hooks(args, cfg)
-    make_plan(cfg, cfg.get("randomness", {}).get("seed") or 0)  # told now what is wrong, not later
+    # What is wrong is told now, not later.
+    seed = cfg.get("randomness", {}).get("seed") or 0
+    check_seed(seed)
+    if cfg.test_cfg.get("type") == "RecurringTestLoop":
+        RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
+    make_plan(cfg, seed)
     return cfg
 
 
@@ -127,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.protocol == "fair":
             run_fair(cfg, args.lr_grid or LR_GRID)
         else:
-            Runner.from_cfg(cfg).test()
+            QuietRunner.from_cfg(cfg).test()
 
     return end_in_one_line(test)
 

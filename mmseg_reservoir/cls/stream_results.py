@@ -48,10 +48,11 @@ class StreamResults:
     def add(self, batch: StreamBatch, outcome: Outcome, seconds: float) -> VisitRecord:
         """Note a batch; returns its visit as it is now."""
         classes, largest = outcome.logits.shape[1], int(batch.labels.max())
-        if largest >= classes:
+        strange = largest if largest >= classes else int(batch.labels.min())
+        if not 0 <= strange < classes:
             raise ReservoirError(
                 f"the model knows {classes} classes, but an image of "
-                f"{self.one_domain or batch.domain} is of class {largest} (from 0): it is for "
+                f"{self.one_domain or batch.domain} is of class {strange} (from 0): it is for "
                 "another data set"
             )
         if self.record.routes:

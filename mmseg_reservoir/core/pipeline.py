@@ -159,6 +159,9 @@ def find_route(
     if router.needs_style and _is_constant(inputs):
         return router.blind()
     style = None if encoder is None else encoder(inputs)
+    if style is not None and not torch.isfinite(style).all():
+        _logger.warning("the style of the batch is not finite: it opens no domain, is not learned")
+        return router.blind()
     return router.route(style, may_open=complete, domain=domain)
 
 

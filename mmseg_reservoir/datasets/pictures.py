@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..errors import ReservoirError
+from ..files import told
 from .base import LabelledImages
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -84,7 +85,9 @@ class FileImages(LabelledImages):
         self, root: Path, names: Sequence[str], labels: Sequence[int], preprocess: Preprocess
     ) -> None:
         if not names:
-            raise ReservoirError(f"there are no images in {root}: run tools/check_dataset.py on it")
+            raise ReservoirError(
+                f"there are no images in {told(root)}: run tools/check_dataset.py on it"
+            )
         self.root = Path(root)
         self.names = list(names)
         self.labels = np.asarray(labels, np.int64)

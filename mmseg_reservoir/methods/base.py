@@ -16,6 +16,7 @@ from ..errors import ReservoirError
 from ..spaces.base import ParamSpace
 from ..spaces.normalisation import learning
 from ..spaces.share_search import ShareSearch
+from .parts.last_good import TROUBLES, LastGood, note
 
 Forward = Callable[[Tensor], Tensor]
 """``inputs -> logits (N, C, *spatial)``."""
@@ -70,7 +71,7 @@ class AdaptationMethod(ABC):
         self.space = space
         self.source = space.snapshot()
         self.optimizer = optimizer([space.values])
-        self.counts = {"updates": 0, "skipped": 0, "not_finite": 0}
+        self.counts = dict.fromkeys(("updates", "skipped", *TROUBLES), 0)
         self._selected: deque[bool] = deque(maxlen=_WINDOW)
         self._has_warned = False
         self.search: ShareSearch | None = None
@@ -91,10 +92,13 @@ class AdaptationMethod(ABC):
         """The prediction for the batch, and the loss to descend (None: do not update)."""
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Adapt to a batch; returns the prediction made before the update."""
+        """Adapt to a batch; returns the prediction made before the update.
+
+        A batch that breaks something leaves no trace but in the counts (:class:`LastGood`).
+        """
         if self.search is not None:
             self.search.look(self.forward, inputs, self.state)
-        carried, before = self.space.carried.clone(), dict(self.counts)
+        good = LastGood(self)
         self.space.zero_grad()
         with torch.enable_grad(), learning(self.space.followers, when=torch.is_grad_enabled):
             prediction, loss = self.loss(inputs)
@@ -102,12 +106,11 @@ class AdaptationMethod(ABC):
                 self.counts["skipped"] += 1
             else:
                 self.update(inputs, loss)
-        broken = self.counts["not_finite"] > before["not_finite"]
-        if len(carried) and (broken or not torch.isfinite(self.space.carried).all()):
-            self.space.carried.copy_(carried)  # a broken batch leaves no trace
         if self.selects_by:
-            self._watch(selected=self.counts["skipped"] == before["skipped"])
-        return prediction.detach()
+            self._watch(selected=self.counts["skipped"] == good.counts["skipped"])
+        prediction = prediction.detach()
+        good.judge(inputs, prediction, stepped=loss is not None)
+        return prediction
 
     def _watch(self, selected: bool) -> None:
         """Say once if hardly any batch has a sample that counts: the run looks fine otherwise."""
@@ -141,16 +144,16 @@ class AdaptationMethod(ABC):
             self.step()
 
     def backward(self, loss: Tensor) -> bool:
-        """Back-propagate; False, counted and logged, if loss or gradient is not finite."""
+        """Back-propagate; False, counted and told, if loss or gradient is not finite."""
         if torch.isfinite(loss):
             loss.backward()
-            if torch.isfinite(self.space.gradient).all():
+            # Squared, as optimizers do: a moment that overflows would stop them for good.
+            if torch.isfinite(self.space.gradient.float().square().sum()):
                 return True
             broken = "gradient"
         else:
             broken = "loss"
-        self.counts["not_finite"] += 1
-        _logger.warning("update skipped: the %s is not finite (%s so far)", broken, self.rejected)
+        note(self.counts, "not_finite", f"update skipped: the {broken} is not finite")
         return False
 
     def step(self) -> None:
@@ -170,14 +173,14 @@ class AdaptationMethod(ABC):
 
     @property
     def rejected(self) -> int:
-        """How many updates were skipped because something was not finite."""
-        return self.counts["not_finite"]
+        """How many updates were not made, or undone, because something was broken."""
+        return self.counts["not_finite"] + self.counts["rollbacks"]
 
-    # All that is per domain: one dict, handed over by reference, never copied per step.
+    # All that is per domain: one dict, handed over by reference.
 
     def fresh_domain_state(self) -> dict[str, Any]:
         """The state of a domain that has seen nothing."""
-        return {"optimizer": {}}
+        return {"optimizer": {}, "rejected": 0}
 
     def domain_state(self) -> dict[str, Any]:
         """The state of the current domain, by reference."""

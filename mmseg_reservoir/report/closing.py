@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .published import published_table, row_of
 from .tables import Results, metric_of, routing_purity, visit_table
+from .troubles import find_troubles, update_line
 
 _TITLES = {"mIoU": "mIoU by condition and visit", "error": "Error (%) by domain and visit"}
 
@@ -26,6 +27,12 @@ def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             warn(f"cannot show {name} ({reason}); results.json is complete all the same")
     return "\n".join(filter(None, texts))
+
+
+def tell_troubles(results: Results, warn: Callable[[str], object]) -> None:
+    """Warn of all that makes the scores less than they seem; after the tables, to be seen."""
+    for trouble in find_troubles(results):
+        warn(trouble)
 
 
 def _scores(results: Results) -> str:
@@ -49,5 +56,6 @@ def _beside_published(results: Results) -> str | None:
 _PARTS: dict[str, Callable[[Results], str | None]] = {
     "the table of scores": _scores,
     "the routing": _routing,
+    "the updates": update_line,
     "the published row": _beside_published,
 }

@@ -27,6 +27,7 @@ class StreamProgress:
         quiet: Show nothing.
         interval: Seconds between plain lines, where the output is no terminal.
         say: Takes a plain line.
+        note: Takes the line of a visit where the bar has shown it: for a log file.
     """
 
     total: int | None
@@ -35,6 +36,7 @@ class StreamProgress:
     quiet: bool = False
     interval: float = 30.0
     say: Callable[[str], object] = _print
+    note: Callable[[str], object] = lambda line: None
 
     def __post_init__(self) -> None:
         self._done = self._skipped = 0
@@ -101,6 +103,7 @@ class StreamProgress:
         line = f"{self._where}: {score}, K {self._k}"
         if self._bar is not None:
             self._bar.console.print(line)
+            self.note(f"{line}, {self._count()}")
         elif not self.quiet:
             self.say(f"{line}, {self._count()}")
         self._unsaid = None  # this line says more

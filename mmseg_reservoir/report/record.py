@@ -75,6 +75,7 @@ class VisitRecord:
         domain: Under which name it is scored.
         score: In percent; None as long as it is not known.
         n_images: Images so far.
+        skipped: Images that could not be used and are not scored.
         k: Experts after the last of them.
         seconds: Time for all of them; None where it was not measured.
         more: What else was measured, such as ``per_class``.
@@ -84,6 +85,7 @@ class VisitRecord:
     domain: str
     score: float | None = None
     n_images: int = 0
+    skipped: int = 0
     k: int = 1
     seconds: float | None = None
     more: dict[str, Any] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class VisitRecord:
             "n_images": self.n_images,
             "k": self.k,
             "seconds_per_image": None if self.seconds is None else self.seconds / self.n_images,
+            **({"skipped": self.skipped} if self.skipped else {}),
             **self.more,
         }
 
@@ -132,13 +135,16 @@ class RunRecord:
         The domain of the visit is ``scored_as``, if that is not the true one.
         """
         self.routes.append(route)
-        place = (route.round, scored_as or route.domain)
-        visit = self.visits.setdefault(place, VisitRecord(*place))
+        visit = self.visit(route.round, scored_as or route.domain)
         visit.n_images += route.n_images
         visit.k = route.k
         if route.seconds is not None:
             visit.seconds = (visit.seconds or 0.0) + route.seconds * route.n_images
         return visit
+
+    def visit(self, round: int, domain: str) -> VisitRecord:
+        """The record of a visit, which begins when it is first asked for."""
+        return self.visits.setdefault((round, domain), VisitRecord(round, domain))
 
     def finish(self, updates: Mapping[str, int], **more: Any) -> dict[str, Any]:
         """Mark the record as complete and write it; returns what ``results.json`` says.

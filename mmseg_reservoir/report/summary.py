@@ -42,6 +42,8 @@ class Statistic:
 
     def text(self, digits: int = 2) -> str:
         """``34.87 ± 0.12``, ``34.87 ± -`` of one value."""
+        if math.isnan(self.mean):
+            return "-"
         deviation = "-" if self.deviation is None else f"{self.deviation:.{digits}f}"
         return f"{self.mean:.{digits}f} ± {deviation}"
 
@@ -78,6 +80,12 @@ class Group:
     def seeds(self) -> list[int]:
         """The seeds, sorted."""
         return sorted(results["seed"] for results in self.runs.values())
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether images of a run were skipped."""
+        visits = (visit for results in self.runs.values() for visit in results["visits"])
+        return any(visit.get("skipped") for visit in visits)
 
     @property
     def constant(self) -> bool:
@@ -131,6 +139,12 @@ def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
             )
             continue
         group[file] = results
+        skipped = sum(visit.get("skipped", 0) for visit in results["visits"])
+        if skipped:
+            warnings.append(
+                f"{file}: {skipped} images could not be used and were skipped: its scores are "
+                "incomplete"
+            )
     groups = []
     for name, group in zip(group_names(list(members.values())), members.values(), strict=True):
         warnings += find_differences(name, group)
@@ -172,7 +186,7 @@ def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
         scores = group.scores["mean"]
         rows.append(
             [
-                f"{group.name} {_SAME}" if group.constant else group.name,
+                group.name + f" {_SAME}" * group.constant + " (incomplete)" * group.incomplete,
                 ", ".join(map(str, group.seeds)),
                 len(scores),
                 *(_cell(group, scores[v - 1], 2) if v <= len(scores) else "" for v in visits),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import Any
 
 from prettytable import PrettyTable, TableStyle
 
 Results = Mapping[str, Any]
 """The content of a ``results.json``."""
+INCOMPLETE = "*"
+"""Marks a score of a visit of which images were skipped."""
 
 
 def make_table(
@@ -55,8 +58,17 @@ def by_domain(visits: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
 
 
 def mean_by_visit(scores: Mapping[str, Sequence[float]]) -> list[float]:
-    """The mean over the domains at every visit that all of them had: a round may be unfinished."""
-    return [sum(column) / len(column) for column in zip(*scores.values(), strict=False)]
+    """The mean over the domains at every visit that all of them had: a round may be unfinished.
+
+    A visit without a score does not count.
+    """
+    return [_mean(column) for column in zip(*scores.values(), strict=False)]
+
+
+def _mean(scores: Sequence[float]) -> float:
+    """The mean of the scores that there are; NaN if there are none."""
+    known = [score for score in scores if not math.isnan(score)]
+    return sum(known) / len(known) if known else math.nan
 
 
 def scores_by_domain(results: Results) -> dict[str, list[float]]:
@@ -78,15 +90,35 @@ def routing_purity(routes: Sequence[Mapping[str, Any]]) -> float:
 
 
 def visit_table(visits: Sequence[Mapping[str, Any]]) -> str:
-    """Rows are domains, columns are visits."""
+    """Rows are domains, columns are visits; what is incomplete is marked and explained below."""
     scores = by_domain(visits)
     rounds = max(map(len, scores.values()))
+    incomplete: dict[str, list[bool]] = defaultdict(list)
+    for visit in visits:
+        incomplete[visit["domain"]].append(bool(visit.get("skipped")))
+    columns = zip_longest(*incomplete.values(), fillvalue=False)
+    incomplete["mean"] = [any(column) for column in columns]
     scores["mean"] = mean_by_visit(scores)
-    rows = [[domain, *score_cells(row, rounds)] for domain, row in scores.items()]
-    return make_table(["visit", *range(1, rounds + 1), "mean"], rows)
+    rows = []
+    for domain, row in scores.items():
+        marks = [*incomplete[domain][: len(row)], *[False] * (rounds - len(row))]
+        cells = score_cells(row, rounds)
+        marked = zip(cells, [*marks, any(marks)], strict=True)
+        rows.append([domain, *(cell + INCOMPLETE * mark for cell, mark in marked)])
+    table = make_table(["visit", *range(1, rounds + 1), "mean"], rows)
+    notes = []
+    if any(map(any, incomplete.values())):
+        notes.append(f"{INCOMPLETE} incomplete: images were skipped")
+    if any(map(math.isnan, chain(*scores.values()))):
+        notes.append("- no labelled pixel")
+    return "\n".join([table, *notes])
 
 
 def score_cells(scores: Sequence[float], count: int) -> list[str]:
     """A cell for each score, empty ones up to ``count``, and one for the mean of all scores."""
-    cells = [f"{score:.2f}" for score in scores]
-    return [*cells, *[""] * (count - len(scores)), f"{sum(scores) / len(scores):.2f}"]
+    cells = [_cell(score) for score in scores]
+    return [*cells, *[""] * (count - len(scores)), _cell(_mean(scores))]
+
+
+def _cell(score: float) -> str:
+    return "-" if math.isnan(score) else f"{score:.2f}"

@@ -11,6 +11,8 @@ from mmengine.registry import DATASETS
 from mmseg.datasets import BaseSegDataset, CityscapesDataset
 
 from ..errors import ReservoirError
+from ..files import told
+from .bad_images import explain
 
 
 class _NamesBrokenFiles:
@@ -20,12 +22,7 @@ class _NamesBrokenFiles:
         try:
             return super().prepare_data(idx)
         except Exception as error:
-            info = self.get_data_info(idx)
-            files = " or ".join(info[k] for k in ("img_path", "seg_map_path") if k in info)
-            raise ReservoirError(
-                f"cannot read {files} ({type(error).__name__}: {error}): the file is missing or "
-                "damaged; restore or remove it"
-            ) from error
+            raise ReservoirError(explain(self.get_data_info(idx), error)) from error
 
 
 @DATASETS.register_module()
@@ -59,8 +56,8 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
         samples = super().load_data_list() if folder.is_dir() else []
         if not samples:
             raise ReservoirError(
-                f"no images *{self.img_suffix} below {folder}: data_root must hold ACDC's folders "
-                "rgb_anon/{condition}/{split}/{sequence} and gt/..."
+                f"no images *{self.img_suffix} below {told(folder)}: data_root must hold ACDC's "
+                "folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
             )
         unlabelled = [s for s in samples if not Path(s["seg_map_path"]).is_file()]
         if unlabelled:
@@ -74,6 +71,14 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 def without_labels(pipeline: Sequence[dict]) -> list[dict]:
     """The steps of a pipeline except the one that loads labels."""
     return [step for step in pipeline if not str(step["type"]).endswith("LoadAnnotations")]
+
+
+def check_count(num_images: int | None) -> None:
+    """Refuse a number of source images from which nothing can be learned."""
+    if num_images is not None and num_images < 2:
+        raise ReservoirError(
+            f"source_images.num_images must be 2 or more, or None for all, got {num_images}"
+        )
 
 
 @DATASETS.register_module()
@@ -98,6 +103,7 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         pipeline: Sequence[dict] = (),
         **kwargs: Any,
     ) -> None:
+        check_count(num_images)
         self.num_images = num_images
         super().__init__(
             img_suffix=img_suffix,
@@ -112,8 +118,8 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         samples = super().load_data_list() if folder.is_dir() else []
         if len(samples) < 2:
             raise ReservoirError(
-                f"{len(samples)} source images *{self.img_suffix} below {folder}: calibration "
-                "needs 2 or more (2000 in the paper)"
+                f"{len(samples)} source images *{self.img_suffix} below {told(folder)}: "
+                "calibration needs 2 or more (2000 in the paper)"
             )
         if self.num_images is None or self.num_images >= len(samples):
             return samples

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.runner import Runner
 
 from ..errors import ReservoirError
 from ..files import write_text
 from ..report.rate_choice import fair_record, fair_table
 from ..report.record import strict_json
+from .quiet_runner import QuietRunner
 
 LR_GRID = (6e-7, 2e-6, 7.5e-6, 2.5e-5, 1e-4)
 """Steps of about 3.5; holds the paper's rates for ACDC (7.5e-6, BECoTTA's 6e-7) and MiniCity's."""
@@ -36,7 +36,7 @@ def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
     runs, folders = {}, {}
     for lr in grid:
         one = with_learning_rate(cfg, lr)
-        Runner.from_cfg(one).test()
+        QuietRunner.from_cfg(one).test()
         folders[lr] = Path(one.work_dir)
         runs[lr] = json.loads((folders[lr] / "results.json").read_text())
         # After every rate, so that an interruption loses none that is finished.

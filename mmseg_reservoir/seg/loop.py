@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,12 +10,13 @@ from itertools import product
 from typing import Any, Literal
 
 import torch
-from mmengine.registry import LOOPS
+from mmengine.registry import DATASETS, LOOPS
 from mmengine.runner import Runner, TestLoop
 from torch.utils.data import DataLoader
 
 from ..errors import ReservoirError
 from ..options import check_options
+from .bad_images import BadImage, CheckedDataset, collate_good
 
 _SEED_STEP = 1_000_003
 """mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
@@ -48,6 +50,8 @@ class RecurringTestLoop(TestLoop):
         shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
             new one at each visit (``"visit"``), or as stored (``"never"``: the sampler of the
             dataloader stays what it is). Orders depend on the run's seed alone.
+        on_bad_image: An image or label that cannot be used is an error (``"stop"``), or left out,
+            reported and counted (``"skip"``).
         fp16: Test under autocast.
     """
 
@@ -59,19 +63,12 @@ class RecurringTestLoop(TestLoop):
         rounds: int = 10,
         domains: Sequence[str | Mapping] = ("fog", "night", "rain", "snow"),
         shuffle: Literal["never", "once", "visit"] = "never",
+        on_bad_image: Literal["stop", "skip"] = "stop",
         fp16: bool = False,
         **unknown: Any,
     ) -> None:
-        check_options(
-            RecurringTestLoop,
-            dict(rounds=rounds, shuffle=shuffle, fp16=fp16, **unknown),
-            "test_cfg",
-            given=("runner", "dataloader", "evaluator"),
-        )
-        if isinstance(domains, str) or not isinstance(domains, Sequence):
-            raise ReservoirError(f"test_cfg.domains must be a list of domains, got {domains!r}")
-        if rounds < 1 or not domains:
-            raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
+        plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
+        self.check(dict(domains=domains, **plain, **unknown))
         changes = {}
         for domain in domains:
             domain = {"name": domain, "condition": domain} if isinstance(domain, str) else domain
@@ -82,9 +79,12 @@ class RecurringTestLoop(TestLoop):
         if shuffle != "never":
             dataloader = {**dataloader, "sampler": dict(type="DefaultSampler", shuffle=True)}
         self.shuffle = shuffle
+        self.skips = on_bad_image == "skip"
+        if self.skips:
+            dataloader = {**dataloader, "collate_fn": collate_good}
         self.loaders = {
             name: runner.build_dataloader(
-                {**dataloader, "dataset": {**dataloader["dataset"], **options}},
+                {**dataloader, "dataset": self._dataset({**dataloader["dataset"], **options})},
                 seed=runner.seed,
             )
             for name, options in changes.items()
@@ -96,6 +96,23 @@ class RecurringTestLoop(TestLoop):
         self._restart()
         super().__init__(runner, self.loaders[self.visit.domain], _with_exact_iou(evaluator), fp16)
 
+    @staticmethod
+    def check(options: Mapping[str, Any]) -> None:
+        """Refuse options of ``test_cfg`` that cannot be meant."""
+        given = ("runner", "dataloader", "evaluator")
+        check_options(RecurringTestLoop, options, "test_cfg", given)
+        domains, rounds = options.get("domains", ("fog",)), options.get("rounds", 1)
+        if isinstance(domains, str) or not isinstance(domains, Sequence):
+            raise ReservoirError(f"test_cfg.domains must be a list of domains, got {domains!r}")
+        if rounds < 1 or not domains:
+            raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
+
+    def _dataset(self, options: Mapping[str, Any]) -> CheckedDataset:
+        dataset = DATASETS.build(dict(options))
+        if hasattr(dataset, "full_init"):
+            dataset.full_init()  # as the runner does with those that it builds
+        return CheckedDataset(dataset, self.skips)
+
     @property
     def total_images(self) -> int:
         """Images in the whole stream."""
@@ -105,17 +122,24 @@ class RecurringTestLoop(TestLoop):
         """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean."""
         with self.closing:
             self._restart()
-            self.runner.call_hook("before_test")
-            self.runner.model.eval()
-            for visit in self.visits[self._begun :]:
-                self._run_visit(visit)
+            try:
+                self.runner.call_hook("before_test")
+                self.runner.model.eval()
+                for visit in self.visits[self._begun :]:
+                    self._run_visit(visit)
+            except BaseException:  # Ctrl-C too
+                self.runner.call_hook("after_abort")
+                raise
             self.runner.call_hook("after_test")
-        return {**self._scores, "mIoU": sum(self._scores.values()) / len(self._scores)}
+        known = [score for score in self._scores.values() if not math.isnan(score)]
+        return {**self._scores, "mIoU": sum(known) / len(known) if known else math.nan}
 
     def _restart(self) -> None:
         self._begun = 0  # the visit that is under way, or next
         self._batches = 0  # of it that are done
         self._scores: dict[str, float] = {}
+        self.skipped: list[dict[str, Any]] = []
+        """Images that were left out: round, domain, image and cause."""
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is: scores of visits, batches done, what metrics counted in them."""
@@ -123,15 +147,19 @@ class RecurringTestLoop(TestLoop):
             "visit": self._begun,
             "batches": self._batches,
             "scores": dict(self._scores),
+            "skipped": [dict(image) for image in self.skipped],
             "metrics": [list(metric.results) for metric in self.evaluator.metrics],
+            "strange": [getattr(metric, "strange_so_far", 0) for metric in self.evaluator.metrics],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`; the stream goes on from there."""
         self._begun, self._batches = state["visit"], state["batches"]
         self._scores = dict(state["scores"])
-        for metric, results in zip(self.evaluator.metrics, state["metrics"], strict=True):
-            metric.results = list(results)
+        self.skipped = [dict(image) for image in state["skipped"]]
+        parts = zip(self.evaluator.metrics, state["metrics"], state["strange"], strict=True)
+        for metric, results, strange in parts:
+            metric.results, metric.strange_so_far = list(results), strange
 
     def _run_visit(self, visit: Visit) -> None:
         self.visit = visit
@@ -146,7 +174,10 @@ class RecurringTestLoop(TestLoop):
         self.runner.call_hook("before_test_epoch")
         for index, batch in enumerate(self._batches_left(), start=self._batches):
             self._batches = index + 1  # as the hooks after it see it
-            self.run_iter(index, batch)
+            if self.skips:
+                batch = self._without_bad(*batch)
+            if batch is not None:
+                self.run_iter(index, batch)
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         # Numbers of numpy become plain ones.
         metrics = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
@@ -161,6 +192,13 @@ class RecurringTestLoop(TestLoop):
         # A loader draws a random number when it begins: this one had begun before.
         with torch.random.fork_rng(devices=[]):
             return iter(_without_first(self.dataloader, self._batches))
+
+    def _without_bad(self, batch: dict | None, bad: Sequence[BadImage]) -> dict | None:
+        for image in bad:
+            place = {"round": self.visit.round, "domain": self.visit.domain}
+            self.skipped.append({**place, **vars(image)})
+            self.runner.logger.warning(f"image skipped: {image.cause}")
+        return batch
 
 
 def _without_first(loader: DataLoader, count: int) -> DataLoader:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from mmengine.logging import print_log
 from mmengine.registry import METRICS
 from mmseg.evaluation import IoUMetric
 
@@ -17,11 +20,15 @@ class VisitIoUMetric(IoUMetric):
     """mmseg's ``IoUMetric`` without its rounding to two decimals and its table per class.
 
     After :meth:`evaluate`, ``per_class`` maps each class name to its IoU in percent (None for a
-    class that neither occurs nor is predicted).
+    class that neither occurs nor is predicted), and ``strange_labels`` is the number of images
+    whose labels hold values that are no class. Scores are NaN where no pixel was labelled.
     """
 
     default_prefix = ""  # one metric per visit: its names need none
     per_class: dict[str, float | None] = {}
+    strange_labels = 0
+    strange_so_far = 0
+    _has_warned = False
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Count the pixels of a batch."""
@@ -34,9 +41,30 @@ class VisitIoUMetric(IoUMetric):
                     f"{sample.get('img_path')} is {predicted[0]}x{predicted[1]}: they must have "
                     "the same size"
                 )
+            self._check_values(sample)
         super().process(data_batch, data_samples)
         if self.results:  # all that is kept, and saved, of a visit
             self.results = [tuple(_total(self.results))]
+
+    def _check_values(self, sample: dict) -> None:
+        """Say so if a label holds what is no class: mmseg leaves such pixels out in silence."""
+        label, classes = sample["gt_sem_seg"]["data"], len(self.dataset_meta["classes"])
+        outside = ((label < 0) | (label >= classes)) & (label != self.ignore_index)
+        if not outside.any():
+            return
+        self.strange_so_far += 1
+        if not self._has_warned:
+            self._has_warned = True
+            values = label[outside].unique().tolist()
+            print_log(
+                f"the label {sample.get('seg_map_path')} holds the values {values}, but there are "
+                f"{classes} classes, 0 to {classes - 1}, and {self.ignore_index} for no class: "
+                "these pixels are not scored, and the others are probably scored as the wrong "
+                "class. Are these labelIds? Give trainIds (Cityscapes' *_labelTrainIds.png), or "
+                "a label_map or reduce_zero_label in the dataset. Told once",
+                logger="current",
+                level=logging.WARNING,
+            )
 
     def running_miou(self) -> float:
         """mIoU in percent over the images of this visit so far."""
@@ -44,6 +72,10 @@ class VisitIoUMetric(IoUMetric):
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         """mIoU, mAcc and aAcc in percent over the whole visit."""
+        self.strange_labels, self.strange_so_far = self.strange_so_far, 0
+        if not results:  # every image was skipped
+            self.per_class = dict.fromkeys(self.dataset_meta["classes"])
+            return {"mIoU": math.nan}
         areas = _total(results)
         iou = (areas[0] / areas[1]).tolist()
         classes = self.dataset_meta["classes"]
@@ -56,7 +88,7 @@ class VisitIoUMetric(IoUMetric):
     def _summary(self, areas: torch.Tensor) -> dict[str, float]:
         metrics = self.total_area_to_metrics(*areas, self.metrics, self.nan_to_num, self.beta)
         return {
-            name if name == "aAcc" else f"m{name}": 100 * float(np.nanmean(value))
+            name if name == "aAcc" else f"m{name}": 100 * _mean(value)
             for name, value in metrics.items()
         }
 
@@ -67,3 +99,9 @@ def _total(results: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
     Rows: intersection, union, prediction, label.
     """
     return torch.stack([torch.stack(list(areas)).double() for areas in results]).sum(dim=0)
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean of what is known; NaN, without numpy's warning, if nothing is."""
+    known = np.asarray(values)[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..core.losses import entropy, marginal_entropy
 from ..core.pipeline import AdaptationPipeline
 from ..errors import ReservoirError
+from .bad_images import check_sizes
 
 
 @MODELS.register_module()
@@ -47,6 +48,11 @@ class AdaptiveSegmentor(BaseModel):
         """The true domain, where known: only an oracle looks at it."""
         self.frozen = False
         """Whether it only predicts: nothing adapts, no domain is opened."""
+
+    def test_step(self, data: dict) -> list:
+        """Adapt to a batch as the dataloader gives it, and predict it."""
+        check_sizes(data["inputs"])
+        return super().test_step(data)
 
     def forward(self, inputs: Tensor, data_samples: list, mode: str = "predict") -> Any:
         """Adapt and predict; other modes go to the wrapped model."""

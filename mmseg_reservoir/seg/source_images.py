@@ -16,7 +16,8 @@ from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import Options, check_options
-from .datasets import UnlabelledImages, without_labels
+from .bad_images import check_sizes
+from .datasets import UnlabelledImages, check_count, without_labels
 
 
 class RunnerSource:
@@ -38,6 +39,7 @@ class RunnerSource:
         """Refuse options that name no images."""
         if options:
             check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
+            check_count(options.get("num_images"))
 
     @property
     def is_named(self) -> bool:
@@ -62,6 +64,7 @@ class RunnerSource:
         test = self.runner.cfg.test_dataloader
         loader = self.runner.build_dataloader({**test, "dataset": self.dataset})
         for data in track(loader, "Reading source images", transient=True):
+            check_sizes(data["inputs"])
             yield self.runner.model.data_preprocessor(data, False)["inputs"]
 
     def identity(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class ParamSpace:
     """
 
     def __init__(self, model: nn.Module, selected: Mapping[str, nn.Parameter]) -> None:
+        _check_weights(model)
         model.requires_grad_(False)
         self.model = model
         self.names = list(selected)
@@ -173,6 +174,20 @@ class ParamSpace:
     def changed() -> None:
         """Tell autocast that weights changed: it would otherwise serve casts of the old ones."""
         torch.clear_autocast_cache()
+
+
+def _check_weights(model: nn.Module) -> None:
+    """Refuse a model that is broken before anything adapts: all experts would be."""
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            continue
+        # A buffer may be a mask, which holds minus infinity where nothing shall be seen.
+        weight = isinstance(tensor, nn.Parameter)
+        if not (torch.isfinite(tensor) if weight else ~torch.isnan(tensor)).all():
+            raise ReservoirError(
+                f"the model's weights hold NaN or infinite values, first in {name!r}: get the "
+                "checkpoint again, or train the model anew"
+            )
 
 
 def modules_below(model: nn.Module, under: str = "") -> dict[str, nn.Module]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,6 +25,8 @@ _FORMAT = "mmseg_reservoir.calibration.2"
 
 ENOUGH = 50
 """Source batches below which tau is uncertain: 10 of them scatter by a factor of two."""
+INTERVAL = 30.0
+"""Seconds between two lines that tell how far a calibration is."""
 
 
 class SourceImages(Protocol):
@@ -117,8 +120,13 @@ class Calibration:
                 f"{path} is not a calibration file of this version of mmseg_reservoir "
                 f"({_FORMAT}): calibrate again"
             )
-        groups = json.loads(metadata["groups"])
-        return cls(tensors["styles"], json.loads(metadata["about"]), groups)
+        try:
+            groups, about = json.loads(metadata["groups"]), json.loads(metadata["about"])
+            return cls(tensors["styles"], about, groups)
+        except (KeyError, ValueError) as error:
+            raise ReservoirError(
+                f"{path} is damaged ({type(error).__name__}: {error}): calibrate again"
+            ) from error
 
 
 def calibrate(
@@ -168,12 +176,34 @@ def calibrate(
     origin = {"style": style, "batches": batches, **identity}
     folder = Path(cache or cache_folder() / "calibration").expanduser()
     path = folder / f"{cache_key(origin)}.safetensors"
-    if path.is_file():
-        _logger.info("calibration of the source taken from %s", path)
-        return Calibration.load(path)
+    cached = _read_cache(path)
+    if cached is not None:
+        return cached
     calibration = _encode_all(encode, source, batches, origin)
-    calibration.save(path)
-    _logger.info("calibrated on %d source batches, cached as %s", len(calibration.styles), path)
+    try:
+        calibration.save(path)
+    except OSError as error:
+        _logger.warning(
+            "calibrated on %d source batches, but they cannot be cached (%s): the next run will "
+            "calibrate again. reservoir.calibration.cache names another folder",
+            len(calibration.styles),
+            error,
+        )
+    else:
+        _logger.info("calibrated on %d source batches, cached as %s", len(calibration.styles), path)
+    return calibration
+
+
+def _read_cache(path: Path) -> Calibration | None:
+    """An earlier calibration; None if there is none, or it is damaged."""
+    if not path.is_file():
+        return None
+    try:
+        calibration = Calibration.load(path)
+    except ReservoirError as error:
+        _logger.warning("%s: it is made anew", error)
+        return None
+    _logger.info("calibration of the source taken from %s", path)
     return calibration
 
 
@@ -187,7 +217,7 @@ def _encode_all(
         # Without smaller batches: the style of a batch depends on its size, which the source may
         # know from its first batch on.
         complete = (x for x in source if getattr(source, "batch_size", None) in (None, len(x)))
-        return [encode(images).cpu() for images in islice(complete, at_most)]
+        return [encode(images).cpu() for images in _told(islice(complete, at_most))]
 
     styles = one_pass(batches)
     if not styles:
@@ -214,6 +244,17 @@ def _encode_all(
             ENOUGH,
         )
     return Calibration(torch.stack(styles), dict(origin), getattr(encode, "groups", None))
+
+
+def _told(batches: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The batches; now and then a line tells how many there were, also without a terminal."""
+    _logger.info("calibrating: reading the source images ...")
+    last = time.monotonic()
+    for count, images in enumerate(batches, start=1):
+        yield images
+        if time.monotonic() - last >= INTERVAL:
+            last = time.monotonic()
+            _logger.info("calibrating: %d source batches so far", count)
 
 
 def cache_key(about: Mapping[str, object]) -> str:

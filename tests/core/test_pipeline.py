@@ -157,6 +157,20 @@ def test_incomplete_and_constant_batches_open_no_domain(encoder, stream, caplog)
     assert pipeline.step(stream[0]).k == 2
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("kind", [ReservoirPipeline, DomainResetPipeline])
+def test_a_style_that_is_not_finite_never_reaches_the_router(stream, caplog, kind, value):
+    styles = iter([torch.zeros(3), torch.full((3,), value), torch.zeros(3)])
+    pipeline = kind(make_method(), make_router(torch.zeros(3), 5.0), lambda _: next(styles))
+    pipeline.step(stream[0])
+    before = copy.deepcopy(pipeline.router.state_dict())
+    outcome = pipeline.step(stream[1])
+    assert (outcome.route.index, outcome.k) == (0, 1)
+    torch.testing.assert_close(pipeline.router.state_dict(), before, rtol=0, atol=0)
+    assert "the style of the batch is not finite: it opens no domain" in caplog.text
+    assert torch.isfinite(pipeline.step(stream[2]).logits).all()
+
+
 def test_oracle_routes_by_domain(stream):
     pipeline = ReservoirPipeline(make_method(), OracleRouter(3))
     indices = [pipeline.step(x, domain="ab"[i % 2]).route.index for i, x in enumerate(stream)]

@@ -77,7 +77,13 @@ def test_adapts_inside_no_grad(stream):
     method = make_method()
     with torch.no_grad():
         method.adapt(stream[0])
-    assert method.counts == {"updates": 1, "skipped": 0, "not_finite": 0}
+    assert method.counts == {
+        "updates": 1,
+        "skipped": 0,
+        "not_finite": 0,
+        "rollbacks": 0,
+        "restarts": 0,
+    }
 
 
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
@@ -98,8 +104,14 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(
         for _ in range(2):
             method.adapt(stream[0])
     assert torch.equal(method.space.snapshot(), before)
-    assert method.domain_state() == {"optimizer": {}}
-    assert method.counts == {"updates": 0, "skipped": 0, "not_finite": 2}
+    assert method.domain_state() == {"optimizer": {}, "rejected": 2}
+    assert method.counts == {
+        "updates": 0,
+        "skipped": 0,
+        "not_finite": 2,
+        "rollbacks": 0,
+        "restarts": 0,
+    }
     assert f"the {broken} is not finite (2 so far)" in caplog.text
 
 

@@ -55,9 +55,21 @@ def test_it_learns_every_so_many_samples_also_within_a_batch():
     first, second = batches(2)
     method.adapt(first)
     assert torch.equal(method.space.values, method.source)
-    assert method.counts == {"updates": 0, "skipped": 1, "not_finite": 0}
+    assert method.counts == {
+        "updates": 0,
+        "skipped": 1,
+        "not_finite": 0,
+        "rollbacks": 0,
+        "restarts": 0,
+    }
     method.adapt(second)
-    assert method.counts == {"updates": 1, "skipped": 1, "not_finite": 0}
+    assert method.counts == {
+        "updates": 1,
+        "skipped": 1,
+        "not_finite": 0,
+        "rollbacks": 0,
+        "restarts": 0,
+    }
     assert not torch.equal(method.space.values, method.source)
 
 

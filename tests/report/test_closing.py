@@ -1,7 +1,7 @@
 import pytest
 from run_records import record
 
-from mmseg_reservoir.report.closing import closing_tables
+from mmseg_reservoir.report.closing import closing_tables, tell_troubles
 
 METAFILE = """Models:
   - Name: Own
@@ -58,4 +58,13 @@ def test_nothing_at_all_can_be_shown(tmp_path):
     assert [warning.split(" (")[0] for warning in warnings] == [
         "cannot show the table of scores",
         "cannot show the routing",
+        "cannot show the updates",
     ]
+
+
+def test_the_updates_are_told_and_troubles_are_warned_of(results):
+    results["updates"] |= {"rollbacks": 3}
+    assert "\n12 updates, 3 rolled back" in close(results)[0]
+    warnings = []
+    tell_troubles(results, warnings.append)
+    assert [text.split(" and ")[0] for text in warnings] == ["3 of 15 updates broke something"]

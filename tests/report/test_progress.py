@@ -73,3 +73,18 @@ def test_bar_on_a_terminal(capsys, monkeypatch):
     assert "expert 1, K 3, error 12.3" in printed
     assert "error 12.34, K 3" in printed
     assert said == []
+
+
+def test_a_bar_gives_the_cursor_back_and_visits_are_noted(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    noted, said = [], []
+    progress = StreamProgress(total=2, rounds=3, say=said.append, note=noted.append)
+    progress.start()
+    progress.advance(**PLACE)
+    progress.end_visit("mIoU 1.00")
+    assert noted == [f"round 2/3 fog: mIoU 1.00, K 3, {progress._count()}"]
+    assert said == []
+    progress.stop()
+    printed = capsys.readouterr().out
+    assert printed.rindex("\x1b[?25h") > printed.rindex("\x1b[?25l")

@@ -38,8 +38,8 @@ def test_sample_deviation_and_none_of_one_value():
 def test_a_visit_without_a_score_has_no_mean():
     statistic = Statistic.of([1.0, math.nan])
     assert math.isnan(statistic.mean)
-    assert statistic.text() == "nan ± nan"
-    assert Statistic.of([math.nan]).text() == "nan ± -"
+    assert statistic.text() == "-"
+    assert Statistic.of([math.nan]).text() == "-"
 
 
 def test_seeds_become_one_group_and_learning_rates_two():
@@ -164,3 +164,13 @@ def test_json_holds_every_visit_and_the_published_numbers():
     assert group["mIoU"]["night"][1] == {"mean": 40, "deviation": pytest.approx(2**0.5)}
     assert group["published"]["mIoU"]["snow"]["10"] == 52.0
     assert group["purity"] is None
+
+
+def test_runs_of_which_images_were_skipped_are_marked():
+    results = record()
+    results["visits"][0]["skipped"] = 2
+    groups, warnings = summarize({Path("a/results.json"): results})
+    assert warnings == [
+        "a/results.json: 2 images could not be used and were skipped: its scores are incomplete"
+    ]
+    assert "(incomplete)" in summary_table(groups)

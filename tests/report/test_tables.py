@@ -38,10 +38,23 @@ def test_markdown_has_no_lines_between_rows():
 def test_a_visit_without_a_score_is_shown_as_such():
     visits = [{"domain": "fog", "mIoU": None}, {"domain": "night", "mIoU": 30.0}]
     assert math.isnan(by_domain(visits)["fog"][0])
-    fog, night, mean = visit_table(visits).splitlines()[3:6]
-    assert "nan" in fog
-    assert "30.00" in night
-    assert "nan" in mean
+    *_, fog, night, mean, _, note = visit_table(visits).splitlines()
+    assert [cell.strip() for cell in fog.split("│")[1:-1]] == ["fog", "-", "-"]
+    assert [cell.strip() for cell in night.split("│")[1:-1]] == ["night", "30.00", "30.00"]
+    assert [cell.strip() for cell in mean.split("│")[1:-1]] == ["mean", "30.00", "30.00"]
+    assert note == "- no labelled pixel"
+
+
+def test_what_is_incomplete_is_marked():
+    visits = [dict(visit) for visit in VISITS]
+    assert "*" not in visit_table(visits)
+    visits[1]["skipped"] = 2
+    lines = [line.split("│")[1:-1] for line in visit_table(visits).splitlines() if "│" in line]
+    rows = {first.strip(): [cell.strip() for cell in rest] for first, *rest in lines}
+    assert rows["fog"] == ["50.00", "52.00", "51.00"]
+    assert rows["night"] == ["30.00*", "", "30.00*"]
+    assert rows["mean"] == ["40.00*", "", "40.00*"]
+    assert visit_table(visits).endswith("* incomplete: images were skipped")
 
 
 def test_visits_are_grouped_by_domain_and_an_unfinished_round_is_shown():

@@ -60,3 +60,29 @@ def test_each_visit_starts_anew(metric):
 def test_label_of_another_size_is_explained(metric):
     with pytest.raises(ReservoirError, match=r"label.png is 2x3, its image image.png is 4x3"):
         metric.process({}, [sample(np.zeros((4, 3), int), np.zeros((2, 3), int))])
+
+
+def test_labels_outside_the_classes_are_told_once_and_counted(metric, capsys):
+    label = np.array([[0, 7], [33, 255]])
+    for _ in range(2):
+        metric.process({}, [sample(np.zeros((2, 2), int), label)])
+    told = capsys.readouterr().out
+    assert told.count("label.png holds the values [7, 33], but there are 4 classes, 0 to 3") == 1
+    assert "Are these labelIds? Give trainIds" in told
+    metric.evaluate(2)
+    assert metric.strange_labels == 2
+    metric.process({}, [sample(np.zeros((2, 2), int), np.array([[0, 1], [3, 255]]))])
+    metric.evaluate(1)
+    assert metric.strange_labels == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_visit_without_a_labelled_pixel_has_no_score(metric):
+    metric.process({}, [sample(np.zeros((2, 2), int), np.full((2, 2), 255))])
+    assert np.isnan(metric.evaluate(1)["mIoU"])
+    assert set(metric.per_class.values()) == {None}
+
+
+def test_a_visit_of_which_every_image_was_skipped_has_no_score(metric):
+    assert np.isnan(metric.compute_metrics([])["mIoU"])
+    assert metric.per_class == dict.fromkeys("abcd")

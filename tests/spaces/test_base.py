@@ -146,3 +146,22 @@ def test_carried_buffers_are_values_that_no_gradient_moves():
         assert not norm.running_mean.any()
     with space.ensembled(torch.stack([source, other]), torch.tensor([0.75, 0.25])):
         torch.testing.assert_close(norm.running_mean, torch.full((6,), 0.25))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_model_that_is_broken_from_the_start_is_refused(value):
+    model = NormModel()
+    model.backbone[2].bias.data[1] = value  # a part that does not adapt counts, too
+    with pytest.raises(
+        ReservoirError, match=r"NaN or infinite values, first in 'backbone\.2\.bias'"
+    ):
+        ParamSpace(model, norm_affine(model))
+
+
+def test_a_buffer_that_is_a_mask_may_hold_minus_infinity():
+    model = NormModel()
+    model.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    ParamSpace(model, norm_affine(model))
+    model.mask[0] = torch.nan
+    with pytest.raises(ReservoirError, match="first in 'mask'"):
+        ParamSpace(model, norm_affine(model))

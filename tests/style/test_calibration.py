@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import write_tensors
 from mmseg_reservoir.style import StyleEncoder
 from mmseg_reservoir.style.calibration import Calibration, cache_key, calibrate
 
@@ -153,3 +154,38 @@ def test_few_batches_are_told(caplog):
     caplog.clear()
     calibrate(torch.neg, [torch.rand(1) for _ in range(50)])
     assert not caplog.records
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning_only(tmp_path, caplog):
+    (tmp_path / "file").write_text("no folder")
+    encoder, source = StyleEncoder("seeded"), Known(IMAGES, "a")
+    found = calibrate(encoder, source, cache=str(tmp_path / "file" / "cache"))
+    assert len(found.styles) == len(IMAGES)
+    assert "cannot be cached (" in caplog.text
+    assert "reservoir.calibration.cache names another folder" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "nothing said"])
+def test_a_damaged_cache_is_made_anew(tmp_path, caplog, damage):
+    encoder, source = StyleEncoder("seeded"), Known(IMAGES, "a")
+    first = calibrate(encoder, source, cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    if damage == "nothing said":
+        write_tensors(file, {}, {"format": "mmseg_reservoir.calibration.2"})
+    else:
+        file.write_bytes(b"" if damage == "empty" else content[: len(content) // 2])
+    again = calibrate(encoder, source, cache=tmp_path)
+    assert torch.equal(again.styles, first.styles)
+    assert f"{file}" in caplog.text
+    assert "calibrate again: it is made anew" in caplog.text
+    assert torch.equal(Calibration.load(file).styles, first.styles)
+
+
+def test_progress_is_told_without_a_terminal(monkeypatch, caplog):
+    monkeypatch.setattr("mmseg_reservoir.style.calibration.INTERVAL", 0.0)
+    with caplog.at_level("INFO"):
+        calibrate(lambda images: images.mean(dim=(0, 2, 3)), IMAGES)
+    told = [text for text in caplog.messages if text.startswith("calibrating: ")]
+    assert told[0] == "calibrating: reading the source images ..."
+    assert told[-1] == f"calibrating: {len(IMAGES)} source batches so far"

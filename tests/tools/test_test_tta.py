@@ -1,4 +1,5 @@
 import shutil
+import sys
 
 import cv2
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 from stream_run import TINY, data_options, run, seeded_reservoir
 
+from mmseg_reservoir.seg import AdaptiveSegmentor
 from tools import test_tta
 
 
@@ -37,7 +39,7 @@ def test_no_config_no_checkpoint(capfd, tmp_path):
     assert "no checkpoint: give one as the second argument" in fail(capfd, acdc)
     assert "no checkpoint file none.pth" in fail(capfd, acdc, "none.pth")
     line = fail(capfd, acdc, "--random-weights", f"--work-dir={tmp_path}")
-    assert "no images *_rgb_anon.png below data/acdc/rgb_anon/fog/train" in line
+    assert "no images *_rgb_anon.png below data/acdc/rgb_anon/fog/train (seen from /" in line
 
 
 def test_wrong_protocol_options(capfd, tent):
@@ -57,6 +59,15 @@ def test_wrong_protocol_options(capfd, tent):
         ("methd.type=tent", "the config has no 'methd' (did you mean 'method'?)"),
         ("params.under=neck", "below 'neck'"),
         ("novalue", "--cfg-options takes key=value"),
+        ("test_cfg.round=1", "test_cfg has no option 'round' (did you mean 'rounds'?)"),
+        ("test_cfg.rounds=two", "test_cfg.rounds must be of type int, got 'two'"),
+        ("test_cfg.rounds=0", "need 1 or more rounds and domains, got 0"),
+        ("test_cfg.on_bad_image=ignore", "on_bad_image must be one of stop, skip, got 'ignore'"),
+        ("method.optimizer.lr=fast", "method.optimizer"),
+        ("method.optimizer.lr=-1", "Adam does not take that: Invalid learning rate: -1"),
+        ("method.optimizer.lr=1e39", "Adam does not take that"),
+        ("randomness.seed=-1", "a seed is a whole number from 0 to 2**32 - 1, got -1"),
+        ("source_images.num_images=0", "source_images.num_images must be 2 or more"),
     ],
 )
 def test_wrong_options(capfd, tent, option, message):
@@ -67,6 +78,7 @@ def test_wrong_options(capfd, tent, option, message):
     ("option", "message"),
     [
         ("reservoir.k_max=0", "K_max >= 1 expert, got 0"),
+        ("reservoir.k_max=many", "reservoir.k_max must be of type int, got 'many'"),
         ("reservoir.memory.capacity=0", "M >= 1, got 0"),
         ("reservoir.router.quantile=0", "must lie in (0, 1], got 0"),
         ("reservoir.router.quantile=1.5", "must lie in (0, 1], got 1.5"),
@@ -75,7 +87,7 @@ def test_wrong_options(capfd, tent, option, message):
         ("reservoir.router.tau=3", "reservoir.router has no option 'tau'"),
         ("reservoir.clustering.temperature=hot", "temperature must be"),
         ("reservoir.style.taps=[1]", "taps [1] must be convolutions"),
-        ("reservoir.style.weights=none.pth", "no VGG-19 weights at none.pth"),
+        ("reservoir.style.weights=none.pth", "none.pth: set reservoir.style.weights to 'shipped'"),
         ("reservoir.pipeline.init=best", "unknown initialisation of experts 'best'"),
         ("reservoir.calibration.file=none", "no calibration file at none"),
     ],
@@ -142,3 +154,86 @@ def test_the_checkpoint_may_stand_behind_options(command):
     args = test_tta.parse_args(command)
     assert (args.config, args.checkpoint, args.seed) == ("c.py", "w.pth", 1)
     assert test_tta.parse_args(["c.py", "--cfg-options", "a=1"]).checkpoint is None
+
+
+def test_a_work_directory_that_cannot_be_written_to(capfd, tent, tmp_path):
+    (tmp_path / "file").write_text("")
+    line = fail(capfd, *tent[:2], f"--work-dir={tmp_path / 'file' / 'w'}", *tent[3:])
+    assert "cannot write to the work directory" in line
+    assert "seed is a whole number" in fail(capfd, *tent[:3], "--seed", "-1", *tent[3:])
+
+
+def test_a_broken_model_is_refused(capfd, tent, tiny_model, tmp_path):
+    state = {name: value.clone() for name, value in tiny_model.state_dict().items()}
+    state["decode_head.conv_seg.bias"][3] = torch.nan
+    save_file(state, tmp_path / "broken.safetensors")
+    line = fail(capfd, tent[0], tmp_path / "broken.safetensors", *tent[2:])
+    assert "NaN or infinite values, first in 'decode_head.conv_seg.bias'" in line
+
+
+def test_nothing_fails_silently(capfd, minicity, tmp_path):
+    """An absurd rate and a damaged image: the run ends, and tells both."""
+    root = shutil.copytree(minicity, tmp_path / "data")
+    broken = min(root.glob("rgb_anon/fog/train/*/*.png"))
+    broken.write_bytes(b"")
+    for label in root.glob("gt/night/train/*/*.png"):
+        cv2.imwrite(str(label), np.full((128, 256), 255, np.uint8))
+    options = ["method.optimizer.lr=1e3", "test_cfg.rounds=1"]
+    results = run(
+        "segformer-tiny_tent", root, tmp_path / "w", *options, flags=["--on-bad-image=skip"]
+    )
+    fog, night = results["visits"]
+    assert (fog["skipped"], fog["n_images"], night["mIoU"]) == (1, 2, None)
+    (skipped,) = results["skipped_images"]
+    assert (skipped["image"], skipped["round"], skipped["domain"]) == (str(broken), 1, "fog")
+    assert "which is empty (0 bytes)" in skipped["cause"]
+    assert (results["updates"]["updates"], results["updates"]["rollbacks"]) == (0, 5)
+    assert results["updates"]["restarts"] == 1
+
+    printed = capfd.readouterr().out
+    assert f"image skipped: cannot read {broken}, which is empty" in printed
+    assert "round 1/1 night: no labelled pixel" in printed
+    assert f"{fog['mIoU']:.2f}*" in printed
+    assert "5 of 5 updates broke something" in printed
+    assert "1 images could not be used and were skipped" in printed
+    assert "no labelled pixel in 1 visits (night)" in printed
+    before = printed[: printed.index("update undone")].splitlines()
+    assert sum(1 + len(line) // 100 for line in before) <= 24  # a screen
+    (log,) = (tmp_path / "w").glob("*/*.log")
+    assert "Hooks will be executed in the following order" in log.read_text()
+    assert "options of this run, defaults included" in log.read_text()
+
+
+def test_an_abort_gives_the_terminal_back_and_visits_are_in_the_log(
+    capfd, minicity, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    step = AdaptiveSegmentor.test_step
+
+    def interrupted(self, data):
+        if self.domain == "night":
+            raise KeyboardInterrupt
+        return step(self, data)
+
+    monkeypatch.setattr(AdaptiveSegmentor, "test_step", interrupted)
+    command = [TINY / "segformer-tiny_source.py", "--random-weights", f"--work-dir={tmp_path}"]
+    command += ["--cfg-options", *data_options(minicity)]
+    assert test_tta.main([str(word) for word in command]) == 130
+    printed, told = capfd.readouterr()
+    assert printed.rindex("\x1b[?25h") > printed.rindex("\x1b[?25l")
+    assert len(told.strip().splitlines()[-2:]) == 2
+    assert "Traceback" not in told
+    (log,) = tmp_path.glob("*/*.log")
+    assert "round 1/2 fog: mIoU" in log.read_text()
+
+
+def test_images_of_different_sizes_in_a_batch(capfd, minicity, tmp_path):
+    root = shutil.copytree(minicity, tmp_path / "data")
+    for kind in ("rgb_anon", "gt"):
+        path = sorted(root.glob(f"{kind}/fog/train/*/*.png"))[1]
+        pixels = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        cv2.imwrite(str(path), pixels[:96])
+    command = [TINY / "segformer-tiny_source.py", "--random-weights", f"--work-dir={tmp_path}"]
+    command += ["--cfg-options", *data_options(root), "test_dataloader.batch_size=2"]
+    assert "different sizes (96x256, 128x256): set test_dataloader" in fail(capfd, *command)

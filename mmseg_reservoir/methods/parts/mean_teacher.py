@@ -94,6 +94,7 @@ class MeanTeacher(AdaptationMethod):
         return [] if state["student"] is None else [state["student"]]
 
     def load_domain_state(self, state: dict[str, Any]) -> None:
+        self._teacher = None  # of another domain, or of one that goes back or begins anew
         super().load_domain_state(state)
         if state["student"] is None:
             state["student"] = self.space.snapshot()

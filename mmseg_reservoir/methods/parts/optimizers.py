@@ -20,9 +20,11 @@ for _name, _cls in vars(torch.optim).items():
 def pick_optimizer(options: Options | str, where: str = "method.optimizer") -> Choice:
     """Choose by ``dict(type="Adam", lr=...)``; its values are tried at once, on a number."""
     choice = pick("optimizer", options, where, default="Adam", given=("params",))
+    number = torch.zeros(1, requires_grad=True)
+    number.grad = torch.ones(1)
     try:
-        choice.make(params=[torch.zeros(1, requires_grad=True)])
-    except (TypeError, ValueError, AttributeError) as error:
+        choice.make(params=[number]).step()
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ReservoirError(f"{where}: {choice.name} does not take that: {error}") from error
     return choice
 

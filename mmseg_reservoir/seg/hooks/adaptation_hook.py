@@ -23,7 +23,9 @@ from ...errors import ReservoirError
 from ...methods import AdaptationMethod
 from ...portable import save_reservoir
 from ...routing.base import Router
+from ..bad_images import BadImage
 from ..forward import check_model, segmentation_forward
+from ..quiet_runner import FILE_ONLY
 from ..source_images import RunnerSource
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
@@ -81,7 +83,7 @@ class AdaptationHook(Hook):
         check_model(model, _first_inputs(runner, model))
         method = None if self.method is None else self.method(model)
         plan = make_plan(runner.cfg, runner.seed, self.ready, method)
-        runner.logger.info(plan.describe())
+        runner.logger.info(plan.describe(), extra=FILE_ONLY)
         image_range = ImageRange.of_preprocessor(model.data_preprocessor)
         place = Workplace(model, segmentation_forward, image_range, RunnerSource(runner))
         pipeline = plan.assemble(place)
@@ -96,7 +98,8 @@ class AdaptationHook(Hook):
         space = pipeline.method.space
         runner.logger.info(
             f"{type(pipeline).__name__} around {type(pipeline.method).__name__}: "
-            f"{len(space):,} numbers in {len(space.names)} tensors adapt"
+            f"{len(space):,} numbers in {len(space.names)} tensors adapt; options and versions are "
+            f"in {runner.log_dir}/{runner.timestamp}.log"
         )
 
     def before_test_epoch(self, runner: Runner) -> None:
@@ -144,8 +147,13 @@ def make_plan(
 
 @torch.no_grad()
 def _first_inputs(runner: Runner, model: nn.Module) -> Tensor:
-    """The first image of the stream as the model gets it."""
-    data = pseudo_collate([runner.test_loop.dataloader.dataset[0]])
+    """The first image of the stream that can be used, as the model gets it."""
+    dataset = runner.test_loop.dataloader.dataset
+    samples = (dataset[index] for index in range(len(dataset)))
+    usable = next((one for one in samples if not isinstance(one, BadImage)), None)
+    if usable is None:
+        raise ReservoirError("no image of the first domain can be used: check its data_root")
+    data = pseudo_collate([usable])
     return model.data_preprocessor(data, False)["inputs"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -10,6 +12,7 @@ from mmengine.runner import Runner
 
 from ...report.progress import StreamProgress
 from ..metric import VisitIoUMetric
+from ..quiet_runner import log_to_file
 
 
 @HOOKS.register_module()
@@ -24,6 +27,7 @@ class ProgressHook(Hook):
 
     def __init__(self, interval: float = 30.0) -> None:
         self.interval = interval
+        self._progress: StreamProgress | None = None
 
     def before_test(self, runner: Runner) -> None:
         """Start the clock and, on a terminal, the bar."""
@@ -33,6 +37,7 @@ class ProgressHook(Hook):
             rounds=loop.visits[-1].round,
             interval=self.interval,
             say=runner.logger.info,
+            note=partial(log_to_file, runner.logger),
         )
         self._progress.start()
 
@@ -51,7 +56,8 @@ class ProgressHook(Hook):
         )
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        self._progress.end_visit(f"mIoU {metrics['mIoU']:.2f}")
+        score = metrics["mIoU"]
+        self._progress.end_visit("no labelled pixel" if math.isnan(score) else f"mIoU {score:.2f}")
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is."""
@@ -62,3 +68,8 @@ class ProgressHook(Hook):
 
     def after_test(self, runner: Runner) -> None:
         self._progress.stop()
+
+    def after_abort(self, runner: Runner) -> None:
+        """Give the terminal back: `RecurringTestLoop` calls this if a run ends before its time."""
+        if self._progress is not None:
+            self._progress.stop()

@@ -10,7 +10,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from ...datasets.manifest import describe_loader
-from ...report.closing import closing_tables
+from ...report.closing import closing_tables, tell_troubles
 from ...report.record import RouteRecord, RunRecord, about_pipeline
 from ..metric import VisitIoUMetric
 
@@ -74,9 +74,15 @@ class ResultsHook(Hook):
         place = runner.test_loop.visit
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         others = {name: value for name, value in metrics.items() if name != "mIoU"}
-        visit = self.record.visits[place.round, place.domain]
+        visit = self.record.visit(place.round, place.domain)
         visit.score = metrics["mIoU"]
+        skipped = getattr(runner.test_loop, "skipped", [])
+        visit.skipped = sum(
+            (s["round"], s["domain"]) == (visit.round, visit.domain) for s in skipped
+        )
         visit.more = {"per_class": exact[0].per_class if exact else {}, **others}
+        if exact and exact[0].strange_labels:
+            visit.more["strange_labels"] = exact[0].strange_labels
         runner.visualizer.add_scalars(
             {f"mIoU/{place.domain}": visit.score, "K": visit.k, "round": place.round},
             step=place.index,
@@ -94,6 +100,8 @@ class ResultsHook(Hook):
         """Finish the record and print the tables."""
         told = {} if self._pipeline is None else self._pipeline.report()
         counts = {} if self._pipeline is None else self._pipeline.method.counts
-        results = self.record.finish(counts, **told)
+        skipped = getattr(runner.test_loop, "skipped", [])
+        results = self.record.finish(counts, skipped_images=skipped, **told)
         runner.logger.info(closing_tables(results, runner.logger.warning))
+        tell_troubles(results, runner.logger.warning)
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")

@@ -1,0 +1,154 @@
+"""Images of a stream that cannot be used: what is wrong with them, and how a test goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmengine.dataset import pseudo_collate
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from ..check.file_facts import Facts, examine
+from ..errors import ReservoirError
+
+_SMALLEST = 8
+"""Pixels on a side: what is smaller is no picture of a scene."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class BadImage:
+    """Stands in a stream for an image that cannot be used."""
+
+    image: str
+    cause: str
+
+
+class CheckedDataset(Dataset):
+    """A dataset of segmentation, each of whose samples can be used or is reported.
+
+    In all else it is the dataset itself.
+
+    Args:
+        dataset: Gives samples as mmseg's ``PackSegInputs`` makes them; of others nothing is asked.
+        skip: Give a `BadImage` in the place of a sample that cannot be used, instead of an error.
+    """
+
+    def __init__(self, dataset: Any, skip: bool = False) -> None:
+        self.dataset = dataset
+        self.skip = skip
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dataset":  # while it is being unpickled, in a worker
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            sample = self.dataset[index]
+            cause = _fault_of_sample(sample)
+        except ReservoirError as error:
+            cause = str(error)
+        except Exception as error:
+            cause = explain(self.dataset.get_data_info(index), error)
+        if cause is None:
+            return sample
+        if not self.skip:
+            raise ReservoirError(cause)
+        return BadImage(str(self.dataset.get_data_info(index)["img_path"]), cause)
+
+
+def collate_good(samples: list[Any]) -> tuple[Any, list[BadImage]]:
+    """A batch of the samples that can be used, None if there are none, and the others."""
+    bad = [sample for sample in samples if isinstance(sample, BadImage)]
+    good = [sample for sample in samples if not isinstance(sample, BadImage)]
+    return pseudo_collate(good) if good else None, bad
+
+
+def check_sizes(inputs: Sequence[Tensor]) -> None:
+    """Refuse a batch of images of different sizes, which cannot be stacked."""
+    sizes = sorted({tuple(image.shape[-2:]) for image in inputs})
+    if len(sizes) > 1:
+        raise ReservoirError(
+            f"a batch holds images of different sizes ({', '.join(f'{h}x{w}' for h, w in sizes)}): "
+            "set test_dataloader.batch_size=1, or resize all images to one size in the pipeline "
+            "(Resize with keep_ratio=False)"
+        )
+
+
+def explain(info: Mapping[str, Any], error: Exception) -> str:
+    """Which of an image and its label could not be read, and why.
+
+    Args:
+        info: What a dataset of mmseg knows of a sample.
+        error: What its pipeline raised.
+    """
+    files = {key: str(info[key]) for key in ("img_path", "seg_map_path") if info.get(key)}
+    facts = {key: examine(Path(file), key == "seg_map_path") for key, file in files.items()}
+    for key, file in files.items():
+        fault = _fault_of_file(facts[key])
+        if fault:
+            return f"cannot read {file}, which {fault}: {_MEND}"
+    shapes = [fact.shape for fact in facts.values()]
+    if len(shapes) == 2 and None not in shapes and shapes[0] != shapes[1]:
+        return _different_sizes(files["seg_map_path"], shapes[1], files["img_path"], shapes[0])
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"cannot read {' or '.join(files.values())} ({reason}): {_MEND}"
+
+
+_MEND = "the file is missing or damaged; restore or remove it"
+
+
+def _fault_of_file(facts: Facts) -> str | None:
+    return "is empty (0 bytes)" if facts.size == 0 else facts.fault
+
+
+def _fault_of_sample(sample: Any) -> str | None:
+    """Why a sample that was read cannot be used all the same; None if it can."""
+    about = sample.get("data_samples") if isinstance(sample, Mapping) else None
+    if about is None:
+        return None
+    image, size = str(about.get("img_path")), tuple(about.get("ori_shape", ()))[:2]
+    if len(size) == 2 and min(size) < _SMALLEST:
+        return f"the image {image} is only {size[0]}x{size[1]} pixels: {_MEND}"
+    if _bits(image) == 16:
+        return (
+            f"the image {image} has 16 bits per channel, of which a model sees the upper 8, and a "
+            "12-bit one as black: convert it to 8 bits"
+        )
+    if "gt_sem_seg" not in about:
+        return None
+    label, shape = str(about.get("seg_map_path")), tuple(about.gt_sem_seg.data.shape)
+    if len(shape) != 3 or shape[0] != 1:
+        return (
+            f"the label {label} is in colour ({'x'.join(map(str, shape))}): give one with a single "
+            "channel, the train id of every pixel"
+        )
+    if _bits(label) == 16:
+        return f"the label {label} has 16 bits per pixel: save its train ids with 8 bits"
+    if len(size) == 2 and shape[1:] != size:
+        return _different_sizes(label, shape[1:], image, size)
+    return None
+
+
+def _different_sizes(label: str, its: tuple, image: str, others: tuple) -> str:
+    return (
+        f"the label {label} is {its[0]}x{its[1]}, its image {image} is {others[0]}x{others[1]}: "
+        "they must have the same size"
+    )
+
+
+def _bits(path: str) -> int | None:
+    """Bits per channel of a PNG, which decoders to 8 bits do not tell; None of other files."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(25)
+    except OSError:  # not on this disk: it came from a storage of mmengine's
+        return None
+    return start[24] if start.startswith(_PNG) and len(start) == 25 else None

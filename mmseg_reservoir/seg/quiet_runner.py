@@ -1,0 +1,37 @@
+"""A runner whose start fits on a screen: what fills pages is for the log file."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from mmengine.logging import MMLogger
+from mmengine.runner import Runner
+
+FILE_ONLY = {"file_only": True}
+"""``logger.info(text, extra=FILE_ONLY)``: too long for a terminal."""
+
+
+class QuietRunner(Runner):
+    """mmengine's runner, without its pages about machine, config and hooks on the terminal."""
+
+    def build_logger(self, *args: Any, **kwargs: Any) -> MMLogger:
+        """The runner's logger, which writes everything to its file."""
+        logger = super().build_logger(*args, **kwargs)
+        for handler in logger.handlers:
+            if not isinstance(handler, logging.FileHandler):
+                handler.addFilter(_is_for_terminals)
+        return logger
+
+
+def _is_for_terminals(record: logging.LogRecord) -> bool:
+    pages = record.module == "runner" and record.funcName in ("_log_env", "__init__")
+    return not (pages or getattr(record, "file_only", False))
+
+
+def log_to_file(logger: logging.Logger, text: str) -> None:
+    """Write a line to a logger's files: a terminal shows it already."""
+    record = logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None)
+    for handler in logger.handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handle(record)
