@@ -33,6 +33,7 @@ def test_leaf_is_complete_and_short(path):
         "AdaptationHook",
         "ProgressHook",
         "ResultsHook",
+        "ResumeHook",
     ]
     make_plan(cfg, seed=0)
     named = [word for word in ("reservoir", "robust", "oracle") if word in path.stem]

@@ -18,7 +18,7 @@ from ..options import Options, check_options, find, parameters_of, pick, suggest
 from ..portable import save_reservoir
 from ..report.progress import StreamProgress
 from ..report.record import RunRecord, about_pipeline
-from ..resume import RunSaver, run_identity
+from ..resume import RunSaver, run_identity, seed_generators
 from ..style.encoder import weight_digest
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
@@ -75,7 +75,7 @@ def run(
     say = _nothing if quiet else print
     saving = config.get("saving") or {}
     with RunSaver(work_dir, resume, overwrite, **saving, say=say) as saver:
-        torch.manual_seed(seed)
+        seed_generators(seed)
         device = find_device(config.get("device"))
         stream = build_stream(config["stream"], build_dataset(config["data"]), seed)
         model = make_model(config, stream.batch_size, seed, device)

@@ -9,6 +9,13 @@ import numpy as np
 import torch
 
 
+def seed_generators(seed: int) -> None:
+    """Let all of them begin with a seed."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
 def save_generators() -> dict[str, Any]:
     """The state of the generators of Python, numpy and torch, as plain data and tensors."""
     name, keys, *rest = np.random.get_state()

@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from mmseg_reservoir.resume import load_generators, save_generators
+from mmseg_reservoir.resume import load_generators, save_generators, seed_generators
 from mmseg_reservoir.state_files import read_state, write_state
 
 
@@ -18,3 +18,10 @@ def test_all_generators_go_on_from_a_file(tmp_path):
     assert draw() != expected
     load_generators(read_state(path)[0])
     assert draw() == expected
+
+
+def test_a_seed_is_that_of_all_of_them():
+    seed_generators(2**32 + 7)
+    first = draw()
+    seed_generators(2**32 + 7)
+    assert draw() == first

@@ -2,6 +2,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 from mmengine.registry import DATASETS, LOOPS
 from mmengine.runner import Runner
 from stream_run import TINY, data_options, run
@@ -38,11 +39,17 @@ class Recorder:
         self.seen = []
         self.visualizer = SimpleNamespace()
         self.dataset_meta = None
+        self.metrics = [SimpleNamespace(results=[])]
+        self.on_hook = lambda name: None
+        self.draws, self.generators = [], []
 
     def build_evaluator(self, evaluator):
         return self
 
     def call_hook(self, name, **about):
+        if name == "before_test":
+            self.generators.append(torch.get_rng_state())
+        self.on_hook(name)
         if name == "before_test_epoch":
             self.seen.append([])
 
@@ -51,6 +58,8 @@ class Recorder:
 
     def test_step(self, batch):
         self.seen[-1] += list(zip(*batch, strict=True))
+        self.draws.append(float(torch.rand(())))
+        self.generators.append(torch.get_rng_state())
         return batch
 
     def process(self, data_samples, data_batch):
@@ -112,6 +121,34 @@ def test_orders_hold_for_a_batch_sampler():
     batches = dict(type=BatchSampler, drop_last=False)
     options = dict(shuffle="visit", dataloader=dict(batch_sampler=batches))
     assert orders(**options) == orders(shuffle="visit")
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "workers"), [("never", 0), ("once", 0), ("visit", 0), ("visit", 1)]
+)
+@pytest.mark.parametrize(("visit", "batches"), [(0, 0), (1, 1), (2, 0), (2, 2), (2, 3), (4, 0)])
+def test_the_stream_goes_on_where_it_was_saved(shuffle, workers, visit, batches):
+    whole, rest = Recorder(), Recorder()
+    options = dict(shuffle=shuffle, dataloader=dict(num_workers=workers))
+    loop_of(whole, **options).run()
+    expected = whole.draws[3 * visit + batches :]
+    loop = loop_of(rest, **options)
+
+    def restore(name):
+        if name == "before_test":
+            scores = {f"{i}": 10.0 for i in range(visit)}
+            counted = [[batches]]
+            state = {"visit": visit, "batches": batches, "scores": scores, "metrics": counted}
+            loop.load_state_dict(state)
+            assert loop.state_dict() == state
+            torch.set_rng_state(whole.generators[3 * visit + batches])
+
+    rest.on_hook = restore
+    scores = loop.run()
+    left = [visit[5 * batches * (i == 0) :] for i, visit in enumerate(whole.seen[visit:])]
+    assert rest.seen == left
+    assert rest.draws == expected  # random numbers are those of the unbroken run
+    assert scores["mIoU"] == pytest.approx((10 * visit + 50 * (4 - visit)) / 4)
 
 
 def test_never_leaves_the_sampler_as_it_is():
