@@ -177,6 +177,7 @@ def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
         )
     if contents.calibration is not None:
         router.fit(contents.calibration)
+        router.calibration = contents.calibration
     method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
     pipeline.load_state_dict(
         {
