@@ -38,7 +38,13 @@ def test_results_are_those_of_segmentation_with_errors(tmp_path):
     assert stored["reservoir"] is False
     assert stored["seed"] == 3
     assert stored["config_file"] == "configs/cls/x.py"
-    assert stored["updates"] == {"updates": 8, "skipped": 0, "not_finite": 0}
+    assert stored["updates"] == {
+        "updates": 8,
+        "skipped": 0,
+        "not_finite": 0,
+        "rollbacks": 0,
+        "restarts": 0,
+    }
     assert stored["visits"] == results["visits"]
     order = [(visit["round"], visit["domain"], visit["n_images"]) for visit in stored["visits"]]
     assert order == [(1, "fog", 200), (1, "pixelate", 200), (2, "fog", 200), (2, "pixelate", 200)]

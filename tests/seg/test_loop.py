@@ -197,8 +197,11 @@ def test_without_adaptation_every_round_is_the_same(minicity, tmp_path):
     first, second = results["visits"][:2], results["visits"][2:]
     assert [v["mIoU"] for v in first] == [v["mIoU"] for v in second]
     assert results["updates"] == {
-        **{"updates": 0, "skipped": 12, "not_finite": 0},
-        **{"rollbacks": 0, "restarts": 0},
+        "updates": 0,
+        "skipped": 12,
+        "not_finite": 0,
+        "rollbacks": 0,
+        "restarts": 0,
     }
 
 

@@ -44,7 +44,13 @@ def test_b5_runs_two_rounds_of_two_domains_at_540x960(tmp_path):
     results = json.loads((tmp_path / "results.json").read_text())
     assert len(results["visits"]) == 4
     assert len(results["routes"]) == 8
-    assert results["updates"] == {"updates": 8, "skipped": 0, "not_finite": 0}
+    assert results["updates"] == {
+        "updates": 8,
+        "skipped": 0,
+        "not_finite": 0,
+        "rollbacks": 0,
+        "restarts": 0,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 
 from ...datasets.manifest import describe_loader
 from ...report.closing import closing_tables, tell_troubles
-from ...report.record import RouteRecord, RunRecord, about_pipeline
+from ...report.record import RouteRecord, RunRecord, about_pipeline, finite
 from ..metric import VisitIoUMetric
 
 _ROUTE = {
@@ -75,7 +75,7 @@ class ResultsHook(Hook):
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         others = {name: value for name, value in metrics.items() if name != "mIoU"}
         visit = self.record.visit(place.round, place.domain)
-        visit.score = metrics["mIoU"]
+        visit.score = finite(metrics["mIoU"])  # None if no pixel was labelled
         skipped = getattr(runner.test_loop, "skipped", [])
         visit.skipped = sum(
             (s["round"], s["domain"]) == (visit.round, visit.domain) for s in skipped
@@ -84,7 +84,7 @@ class ResultsHook(Hook):
         if exact and exact[0].strange_labels:
             visit.more["strange_labels"] = exact[0].strange_labels
         runner.visualizer.add_scalars(
-            {f"mIoU/{place.domain}": visit.score, "K": visit.k, "round": place.round},
+            {f"mIoU/{place.domain}": metrics["mIoU"], "K": visit.k, "round": place.round},
             step=place.index,
         )
         self.record.write()

@@ -97,7 +97,13 @@ def test_json_has_everything(finished):
     assert results["config"]["method"]["type"] == "tent"
     assert results["options"]["method"]["type"] == "tent"
     assert results["options"]["reservoir"]["k_max"] == 16  # nobody wrote it
-    assert results["updates"] == {"updates": 12, "skipped": 0, "not_finite": 0}
+    assert results["updates"] == {
+        "updates": 12,
+        "skipped": 0,
+        "not_finite": 0,
+        "rollbacks": 0,
+        "restarts": 0,
+    }
     for visit in results["visits"]:
         assert visit["n_images"] == 3
         assert 0 <= visit["mIoU"] <= 100
