@@ -96,15 +96,19 @@ class RecurringTestLoop(TestLoop):
         return sum(len(self.loaders[visit.domain].dataset) for visit in self.visits)
 
     def run(self) -> dict[str, float]:
-        """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean."""
+        """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean.
+
+        A visit to a domain without labels has none.
+        """
         self.runner.call_hook("before_test")
         self.runner.model.eval()
         scores = {}
         for visit in self.visits:
             metrics = self._run_visit(visit)
-            scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
+            if "mIoU" in metrics:
+                scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
         self.runner.call_hook("after_test")
-        return {**scores, "mIoU": sum(scores.values()) / len(scores)}
+        return {**scores, "mIoU": sum(scores.values()) / len(scores)} if scores else {}
 
     def _run_visit(self, visit: Visit) -> dict[str, float]:
         self.visit = visit

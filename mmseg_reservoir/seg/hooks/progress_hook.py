@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -41,17 +42,19 @@ class ProgressHook(Hook):
     ) -> None:
         visit, meta = runner.test_loop.visit, outputs[-1].metainfo
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
+        running = exact[0].running_miou() if exact else math.nan
         self._progress.advance(
             visit.round,
             visit.domain,
             expert=meta.get("expert", 0),
             k=meta.get("k", 1),
-            score=f"mIoU {exact[0].running_miou():.1f}" if exact else "",
+            score="" if math.isnan(running) else f"mIoU {running:.1f}",
             count=len(outputs),
         )
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        self._progress.end_visit(f"mIoU {metrics['mIoU']:.2f}")
+        miou = metrics.get("mIoU")
+        self._progress.end_visit("not scored" if miou is None else f"mIoU {miou:.2f}")
 
     def after_test(self, runner: Runner) -> None:
         self._progress.stop()
