@@ -36,8 +36,8 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
     """Images of one adverse condition in ACDC's folders, sorted by name, with Cityscapes' classes.
 
     ``ROOT/rgb_anon/{condition}/{split}/{sequence}/*_rgb_anon.png`` and
-    ``ROOT/gt/{condition}/{split}/{sequence}/*_gt_labelTrainIds.png``. A condition without any label,
-    as in ACDC's test split, is a stream that is not scored.
+    ``ROOT/gt/{condition}/{split}/{sequence}/*_gt_labelTrainIds.png``. A condition without any
+    label, as in ACDC's test split, is a stream that is not scored.
 
     Args:
         data_root: The folder that holds ``rgb_anon`` and ``gt``.

@@ -118,7 +118,8 @@ class Calibration:
                 f"({_FORMAT}): calibrate again"
             )
         groups = json.loads(metadata["groups"])
-        return cls(tensors["styles"], json.loads(metadata["about"]), groups)
+        # What is shipped is stored in half precision.
+        return cls(tensors["styles"].float(), json.loads(metadata["about"]), groups)
 
 
 def calibrate(

@@ -33,8 +33,8 @@ class ResultsHook(Hook):
     """Records every visit and every route of a recurring test.
 
     The files are written anew after each visit. Of frames without labels, which cannot be scored,
-    the predicted train ids go to ``predictions/round{r}/{domain}`` in the work directory. Scalars also go to mmengine's visualizer, hence to
-    TensorBoard or W&B where a config asks for them.
+    the predicted train ids go to ``predictions/round{r}/{domain}`` in the work directory. Scalars
+    also go to mmengine's visualizer, hence to TensorBoard or W&B where a config asks for them.
     """
 
     priority = "LOW"
