@@ -41,16 +41,25 @@ def shipped(name: str) -> Path:
 def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Path:
     """Write a file such that a reader, or a crash, never sees a part of it; make its folder.
 
-    The path that ``write`` is given is not yet that of the file.
+    That holds for a crash of the machine, too: what is renamed is on the disk. The path that
+    ``write`` is given is not yet that of the file.
     """
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         write(partial)
+        with partial.open("r+b") as file:
+            os.fsync(file)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+    if os.name == "posix":  # elsewhere folders cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too
+        finally:
+            os.close(folder)
     return path
 
 

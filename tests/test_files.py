@@ -1,4 +1,5 @@
 import hashlib
+import os
 
 import pytest
 import torch
@@ -62,6 +63,17 @@ def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path):
     write_whole(path, lambda partial: (partial.write_text("new"), seen.append(path.read_text())))
     assert seen == ["old"]
     assert path.read_text() == "new"
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    path, synced = tmp_path / "a.txt", []
+    monkeypatch.setattr("os.fsync", lambda handle: synced.append((_inode(handle), path.exists())))
+    write_text(path, "text")
+    assert synced == [(_inode(path), False), (_inode(tmp_path), True)]
+
+
+def _inode(file):
+    return os.stat(file if not hasattr(file, "fileno") else file.fileno()).st_ino
 
 
 def test_tensors_come_back(tmp_path):

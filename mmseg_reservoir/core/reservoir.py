@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +12,21 @@ from ..errors import ReservoirError
 from .state import copied_to
 
 State = dict[str, Any]
+
+
+@dataclass
+class Tally:
+    """What an expert has met.
+
+    Args:
+        images: That it adapted to.
+        visits: Runs of batches, one after the other, that all came to it.
+        updates: Steps that its method made.
+    """
+
+    images: int = 0
+    visits: int = 0
+    updates: int = 0
 
 
 class Reservoir:
@@ -34,6 +50,8 @@ class Reservoir:
     def __init__(self, source: Tensor, state: State, k_max: int) -> None:
         self._matrix = source.new_empty(k_max, source.numel())
         self._states: list[State] = []
+        self.tallies: list[Tally] = []
+        self._last: int | None = None
         self.source = source.clone()
         self.add(source, state)
 
@@ -53,6 +71,7 @@ class Reservoir:
             raise ReservoirError(f"the reservoir is full: K_max = {index}")
         self._matrix[index] = parameters
         self._states.append(state)
+        self.tallies.append(Tally())
         return index
 
     def checkout(self, index: int) -> tuple[Tensor, State]:
@@ -64,12 +83,22 @@ class Reservoir:
         self.experts[index] = parameters
         self._states[index] = state
 
+    def note(self, index: int, images: int, updates: int) -> None:
+        """Count a batch that an expert adapted to."""
+        tally = self.tallies[index]
+        tally.images += images
+        tally.updates += updates
+        tally.visits += index != self._last
+        self._last = index
+
     def state_dict(self) -> dict[str, Any]:
         """A copy of all experts."""
         return {
             "source": self.source.clone(),
             "experts": self.experts.clone(),
             "states": copy.deepcopy(self._states),
+            "tallies": [asdict(tally) for tally in self.tallies],
+            "last": self._last,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -83,3 +112,6 @@ class Reservoir:
         self._matrix[: len(experts)] = experts
         self._states = copied_to(state["states"], self._matrix.device)
         self.source = state["source"].to(self._matrix)
+        # Older states counted nothing.
+        self.tallies = [Tally(**tally) for tally in state.get("tallies", [{}] * len(experts))]
+        self._last = state.get("last")

@@ -79,11 +79,14 @@ class ReservoirPipeline(AdaptationPipeline):
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
         before = [expert.clone(), *self.method.moving(state)] if self._cares else []
+        updates = self.method.counts["updates"]
         adapting = self.method.adapt(inputs)
         adapted = self.method.space.values.detach()
         if self.progressive:
             adapted = torch.lerp(expert, adapted, float(route.weights[route.index]))
         self.reservoir.commit(route.index, adapted, self.method.domain_state())
+        updates = self.method.counts["updates"] - updates
+        self.reservoir.note(route.index, images=len(inputs), updates=updates)
         if self._cares:
             self._settle(route.index, before, inputs, adapting)
 

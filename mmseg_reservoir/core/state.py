@@ -27,6 +27,11 @@ def copied_to(state: T, device: torch.device) -> T:
     return copy.deepcopy(state, moved)
 
 
+def tensor_bytes(tensor: Tensor) -> bytes:
+    """The bytes of a tensor, also of types that numpy does not know; what a checksum is made of."""
+    return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
 def _tensors(state: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
     """All tensors, with the key that each is found under."""
     if isinstance(state, Tensor):

@@ -26,6 +26,9 @@ class Router(ABC):
     needs_style = True
     """Whether it looks at styles; if not, nothing is encoded and no calibration is needed."""
 
+    calibration: Calibration | None = None
+    """What it was fitted to."""
+
     def __init__(self, k_max: int = 16) -> None:
         if k_max < 1:
             raise ReservoirError(f"the reservoir needs room for K_max >= 1 expert, got {k_max}")
@@ -33,6 +36,7 @@ class Router(ABC):
 
     def fit(self, calibration: Calibration) -> Router:
         """Learn from the styles of the source what is not new; returns itself."""
+        self.calibration = calibration
         return self
 
     @property

@@ -76,6 +76,7 @@ class SegmentRouter(Router):
 
     def fit(self, calibration: Calibration) -> SegmentRouter:
         """Learn the space and how far out windows of source frames lie."""
+        super().fit(calibration)
         self.space.fit(calibration.styles, calibration.groups)
         source = self.space.held_out.double().numpy()
         scatter = source.T @ source / len(source)

@@ -61,6 +61,7 @@ class StyleRouter(Router):
 
     def fit(self, calibration: Calibration) -> StyleRouter:
         """Take ``tau`` and the first centroid from the styles of the source."""
+        super().fit(calibration)
         self.tau = calibration.threshold(self.quantile, self.clustering.distance)
         self.clustering.start(calibration.centroid)
         self.memory.fill(calibration.styles)

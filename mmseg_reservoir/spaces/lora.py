@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -77,7 +77,7 @@ def lora_space(
         inject_adapter_in_model(config, model)
     model.eval()  # peft's layers begin in training mode
     selected = {n: p for n, p in model.named_parameters() if "lora_A." in n or "lora_B." in n}
-    return LowRankSpace(model, selected, average)
+    return LowRankSpace(model, selected, average, scaling=alpha / rank)
 
 
 class LowRankSpace(ParamSpace):
@@ -88,16 +88,22 @@ class LowRankSpace(ParamSpace):
         selected: The factors by name; the names of a pair differ in ``lora_A`` and ``lora_B``.
         average: How experts are ensembled. ``"factors"`` averages A and B each by itself, the
             paper's Eq. 14 taken literally. ``"product"`` averages what they do, B A.
+        scaling: What the model multiplies the products by.
     """
 
     def __init__(
-        self, model: nn.Module, selected: Mapping[str, nn.Parameter], average: str = "factors"
+        self,
+        model: nn.Module,
+        selected: Mapping[str, nn.Parameter],
+        average: str = "factors",
+        scaling: float = 1.0,
     ) -> None:
+        self.scaling = scaling
         self.by_product = choose(
             average, {"factors": False, "product": True}, "average of low-rank factors"
         )
         names = list(selected)
-        pairs = [(n, n.replace(_A, _B)) for n in names if _A in n]
+        pairs = factor_pairs(names)
         if not pairs or sorted(sum(pairs, ())) != sorted(names):
             raise ReservoirError(
                 f"low-rank factors must come in pairs named {_A} and {_B}, got {names}"
@@ -153,3 +159,34 @@ class LowRankSpace(ParamSpace):
         for parameter, tensor in zip(self._parameters, tensors, strict=True):
             parameter.data = tensor
         self.changed()
+
+
+def factor_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    """The names of A and B of every product."""
+    return [(name, name.replace(_A, _B)) for name in names if _A in name]
+
+
+def average_products(
+    pairs: Sequence[tuple[Tensor, Tensor]], weights: Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """The one pair ``(A, B)``, of the rank of the given ones, nearest to the mean of their B A.
+
+    The mean of K products has a rank of up to K r; this is its best approximation of rank r (the
+    largest singular values). The rows of the new A are as long as the old ones were on average,
+    since the steps of B depend on that.
+    """
+    first_a, first_b = pairs[0]
+    stacked = torch.cat([a.flatten(1).double() for a, _ in pairs])
+    beside = torch.cat(
+        [q * b.flatten(1).double() for q, (_, b) in zip(weights, pairs, strict=True)], 1
+    )
+    # By the small factors of both: the product itself may be large.
+    left, left_factor = torch.linalg.qr(beside)
+    right, right_factor = torch.linalg.qr(stacked.T)
+    u, values, v = torch.linalg.svd(left_factor @ right_factor.T)
+    rank = min(len(first_a), len(values))
+    length = stacked.square().sum(dim=1).mean().sqrt().clamp_min(1e-12)
+    a, b = torch.zeros_like(first_a).flatten(1), torch.zeros_like(first_b).flatten(1)
+    a[:rank] = (length * (right @ v[:rank].T).T).to(a)
+    b[:, :rank] = (left @ u[:, :rank] * values[:rank] / length).to(b)
+    return a.view_as(first_a), b.view_as(first_b)

@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
+
+from ..core.state import tensor_bytes
 
 
 class Encoder(nn.Module, ABC):
@@ -62,6 +63,5 @@ def weight_digest(module: nn.Module) -> str:
     """A checksum of all weights of a module."""
     digest = hashlib.sha256()
     for value in module.state_dict().values():
-        # As bytes, since numpy does not know all of torch's types.
-        digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor_bytes(value))
     return digest.hexdigest()

@@ -1,0 +1,215 @@
+"""A reservoir as plain data: taken out of a pipeline, and put into another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.pipeline import AdaptationPipeline
+from ..core.reservoir import Tally
+from ..core.reservoir_pipeline import ReservoirPipeline
+from ..errors import ReservoirError
+from ..style.calibration import Calibration
+from . import segment_domains  # noqa: F401 (joins the table of parts)
+from .domains import kind_of
+from .identity import calibration_digest, differences, identity_of, source_weights
+from .layout import Layout
+from .parts import State, parts_of
+
+COMPONENTS = ("router", "guard", "pooling")
+"""Of a pipeline, beside the experts themselves: what knows something of each of them."""
+
+
+@dataclass(frozen=True)
+class Expert:
+    """One expert and all that belongs to it.
+
+    Args:
+        parameters: Its flat vector.
+        method: The state of its method, the optimizer's included.
+        tally: What it has met.
+        parts: What router, guard and pooling know of it, by their names.
+    """
+
+    parameters: Tensor
+    method: State
+    tally: Tally
+    parts: dict[str, State]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All of a reservoir.
+
+    Args:
+        identity: What it means nothing without (see :func:`identity_of`), the calibration's
+            checksum, and the numbers of its components.
+        layout: What the experts' vectors mean.
+        k_max: Room for so many experts.
+        about: What whoever saved it told: the options of the run.
+        calibration: What the router was fitted to; None if it looks at no styles.
+        shared: What all experts share, of the method and of each component.
+        experts: The first is the source's.
+    """
+
+    identity: dict[str, Any]
+    layout: Layout
+    k_max: int
+    about: dict[str, Any]
+    calibration: Calibration | None
+    shared: State
+    experts: list[Expert] = field(default_factory=list)
+
+    def with_experts(self, experts: list[Expert], **changes: Any) -> Contents:
+        """The same with others; what the components share is told of the change."""
+        shared = {**self.shared, **changes.pop("shared", {})}
+        for name in self._components():
+            shared[name] = self.parts(name).changed(shared[name])
+        return replace(self, experts=experts, shared=shared, **changes).rearranged()
+
+    def rearranged(self) -> Contents:
+        """The same, with parts that follow from what all of them say together."""
+        experts = [dict(expert.parts) for expert in self.experts]
+        shared = dict(self.shared)
+        for name in self._components():
+            state = self.state_of(name)
+            shared[name], parts = self.parts(name).take_apart(state, len(experts))
+            for expert, part in zip(experts, parts, strict=True):
+                expert[name] = part
+        pairs = zip(self.experts, experts, strict=True)
+        return replace(self, shared=shared, experts=[replace(e, parts=p) for e, p in pairs])
+
+    def parts(self, component: str) -> Any:
+        """How the states of a component are divided."""
+        return parts_of(self.identity[component])
+
+    def numbers(self, component: str) -> State:
+        """Those of a component."""
+        return self.identity["numbers"][component]
+
+    def state_of(self, component: str) -> State:
+        """The whole state of a component."""
+        parts = [expert.parts[component] for expert in self.experts]
+        return self.parts(component).put_together(self.shared[component], parts)
+
+    def _components(self) -> list[str]:
+        return [name for name in COMPONENTS if self.identity[name] is not None]
+
+
+def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> Contents:
+    """What is in a pipeline, as a copy."""
+    if not isinstance(pipeline, ReservoirPipeline):
+        raise ReservoirError(
+            f"a {type(pipeline).__name__} has no reservoir that could be saved: run the method "
+            "with one, reservoir=dict(preset=...)"
+        )
+    router = pipeline.router
+    if router.needs_style and router.calibration is None:
+        raise ReservoirError(
+            "the router knows no calibration that could be saved with it: fit() it first (and call "
+            "super().fit(calibration) in a router of your own)"
+        )
+    state, weights = pipeline.state_dict(), source_weights(pipeline)
+    identity = identity_of(pipeline, weights)
+    identity |= {"calibration": calibration_digest(router.calibration), "numbers": {}}
+    kept = state["reservoir"]
+    # Counts are those of a run, not of a reservoir.
+    method = {name: value for name, value in state["method"].items() if name != "counts"}
+    shared = {
+        "method": method,
+        "weights": sorted(weights),
+        "moving": _moving(pipeline),
+        "one_optimizer": _has_one_optimizer(kept["states"]),
+    }
+    count = len(kept["states"])
+    parts: list[dict[str, State]] = [{} for _ in range(count)]
+    for name in COMPONENTS:
+        if identity[name] is not None:
+            divided = parts_of(identity[name])
+            identity["numbers"][name] = divided.numbers(getattr(pipeline, name))
+            shared[name], pieces = divided.take_apart(state[name], count)
+            for expert, piece in zip(parts, pieces, strict=True):
+                expert[name] = piece
+    rows = zip(kept["experts"], kept["states"], kept["tallies"], parts, strict=True)
+    return Contents(
+        identity,
+        Layout.of(pipeline.method.space),
+        router.k_max,
+        dict(about),
+        router.calibration,
+        shared,
+        [Expert(vector.clone(), own, Tally(**tally), p) for vector, own, tally, p in rows],
+    )
+
+
+def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
+    """Let a pipeline go on with these experts; no source image is needed."""
+    if not isinstance(pipeline, ReservoirPipeline):
+        raise ReservoirError(
+            f"a {type(pipeline).__name__} has no room for the experts of a reservoir: run the "
+            "method with one, reservoir=dict(start_from=...)"
+        )
+    ours = identity_of(pipeline, source_weights(pipeline))
+    found = list(differences({name: contents.identity.get(name) for name in ours}, ours))
+    router = pipeline.router
+    if not found:
+        # Its numbers may be others, or not be known yet: they come along.
+        kinds = _without_numbers(parts_of(kind_of(router)).numbers(router))
+        found += differences(_without_numbers(contents.numbers("router")), kinds, "router")
+    if found:
+        raise ReservoirError(
+            f"the reservoir is not of this model and these options ({'; '.join(found)}; that of "
+            "the reservoir first): use those that it was made with, or save one by this run"
+        )
+    count = len(contents.experts)
+    if count > router.k_max:
+        raise ReservoirError(
+            f"the reservoir has {count} experts, this run has room for {router.k_max}: set "
+            f"reservoir.k_max={max(count, contents.k_max)}, or prune it (tools/reservoir.py prune)"
+        )
+    if contents.calibration is not None:
+        router.fit(contents.calibration)
+    method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
+    pipeline.load_state_dict(
+        {
+            "pipeline": type(pipeline).__name__,
+            "parameters": list(contents.layout.names),
+            "method": method,
+            "reservoir": {
+                "source": method["source"],
+                "experts": torch.stack([expert.parameters for expert in contents.experts]),
+                "states": _states(contents),
+                "tallies": [asdict(expert.tally) for expert in contents.experts],
+                "last": None,
+            },
+            **{name: contents.state_of(name) for name in contents._components()},
+        }
+    )
+
+
+def _without_numbers(numbers: State) -> State:
+    return {name: value for name, value in numbers.items() if isinstance(value, (str, dict))}
+
+
+def _moving(pipeline: ReservoirPipeline) -> list[str]:
+    """Under which names the state of a domain holds vectors that are parameters as well."""
+    state = pipeline.reservoir.checkout(0)[1]
+    moving = {id(vector) for vector in pipeline.method.moving(state)}
+    return [name for name, value in state.items() if id(value) in moving]
+
+
+def _has_one_optimizer(states: list[State]) -> bool:
+    """Whether all experts go on with the same moments, as SAR's published code lets them."""
+    return len(states) > 1 and all(s["optimizer"] is states[0]["optimizer"] for s in states)
+
+
+def _states(contents: Contents) -> list[State]:
+    states = [dict(expert.method) for expert in contents.experts]
+    if contents.shared["one_optimizer"]:
+        for state in states:
+            state["optimizer"] = states[0]["optimizer"]
+    return states

@@ -1,0 +1,138 @@
+"""How the state of a router, a guard or a pooling is divided among the experts.
+
+A part is all that belongs to one expert, such as what recognises its domain; the rest is common to
+all. Parts can be left out, numbered anew, and combined with those of another reservoir.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..errors import ReservoirError
+
+State = dict[str, Any]
+
+
+class Parts(ABC):
+    """Divides the states of one kind of component; it keeps nothing itself."""
+
+    @abstractmethod
+    def numbers(self, component: Any) -> State:
+        """What tells kinds of it apart, and what :meth:`distance` needs, as plain JSON values."""
+
+    @abstractmethod
+    def take_apart(self, state: State, count: int) -> tuple[State, list[State]]:
+        """What is common to all, and the part of each of ``count`` experts."""
+
+    @abstractmethod
+    def put_together(self, common: State, parts: Sequence[State]) -> State:
+        """Undo :meth:`take_apart`, also with fewer or other parts."""
+
+    def changed(self, common: State) -> State:
+        """What is common after experts came or went."""
+        return common
+
+    def merged(self, numbers: State, one: State, other: State) -> State:
+        """What is common to the experts of two reservoirs."""
+        return one
+
+    def beside(self, common: State, part: State) -> State:
+        """A part of another reservoir as it is to stand beside those of the one with ``common``."""
+        return part
+
+    @abstractmethod
+    def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
+        """The part of an expert that two become; ``share``, at most 1/2, of it is the other's."""
+
+
+class Undivided(Parts):
+    """Of a component that is not known here: its state is kept as one piece."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def numbers(self, component: Any) -> State:
+        return {}
+
+    def take_apart(self, state: State, count: int) -> tuple[State, list[State]]:
+        return {"state": state, "count": count}, [{} for _ in range(count)]
+
+    def put_together(self, common: State, parts: Sequence[State]) -> State:
+        if len(parts) != common["count"]:
+            self._refuse()
+        return common["state"]
+
+    def changed(self, common: State) -> State:
+        self._refuse()
+
+    def merged(self, numbers: State, one: State, other: State) -> State:
+        self._refuse()
+
+    def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ReservoirError(
+            f"the state of {self.name} cannot be divided among the experts, so they can be neither "
+            "merged nor pruned: register how, in mmseg_reservoir.portable.parts.PARTS"
+        )
+
+
+class WatchParts(Parts):
+    """Of a ``LabelGuard``: what it knows of an expert, and what it did to it."""
+
+    def numbers(self, component: Any) -> State:
+        return {}
+
+    def take_apart(self, state: State, count: int) -> tuple[State, list[State]]:
+        common = {name: value for name, value in state.items() if name not in ("watches", "events")}
+        parts = []
+        for index in range(count):
+            events = [event for event in state["events"] if event["expert"] == index]
+            parts.append({"watch": state["watches"].get(str(index)), "events": events})
+        return common, parts
+
+    def put_together(self, common: State, parts: Sequence[State]) -> State:
+        watches = {str(i): p["watch"] for i, p in enumerate(parts) if p["watch"] is not None}
+        events = [
+            {**event, "expert": i} for i, part in enumerate(parts) for event in part["events"]
+        ]
+        return {**common, "watches": watches, "events": sorted(events, key=lambda e: e["step"])}
+
+    def merged(self, numbers: State, one: State, other: State) -> State:
+        return {**one, "steps": max(one["steps"], other["steps"])}
+
+    def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
+        watch = one["watch"] or other["watch"]
+        # What the two have become has not been looked at: it is, at its next batch.
+        watch = None if watch is None else {**watch, "next": 0}
+        return {"watch": watch, "events": one["events"] + other["events"]}
+
+
+class UpdateParts(Parts):
+    """Of an ``EvidencePooling``: how many updates an expert made; those of two add up."""
+
+    def numbers(self, component: Any) -> State:
+        return {}
+
+    def take_apart(self, state: State, count: int) -> tuple[State, list[State]]:
+        updates = [*state["updates"], *[0] * (count - len(state["updates"]))]
+        common = {name: value for name, value in state.items() if name != "updates"}
+        return common, [{"updates": number} for number in updates]
+
+    def put_together(self, common: State, parts: Sequence[State]) -> State:
+        return {**common, "updates": [part["updates"] for part in parts]}
+
+    def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
+        return {"updates": one["updates"] + other["updates"]}
+
+
+PARTS: dict[str, Parts] = {"LabelGuard": WatchParts(), "EvidencePooling": UpdateParts()}
+"""By the name of a component's class; one of a user's own may be added."""
+
+
+def parts_of(name: str) -> Parts:
+    """How states of a class of this name are divided."""
+    return PARTS.get(name) or Undivided(name)
