@@ -16,13 +16,12 @@ from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from ...build import SEGMENTATION, Plan, Workplace
-from ...core.image_range import ImageRange
+from ...build import SEGMENTATION, Plan
 from ...errors import ReservoirError
 from ...methods import AdaptationMethod
 from ...routing.base import Router
-from ..forward import check_model, segmentation_forward
-from ..source_images import RunnerSource
+from ..forward import check_model
+from ..source_images import ConfigSource, workplace_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
 """What a config says about adaptation; all of it goes to :class:`Plan`. And ``source_images``."""
@@ -80,8 +79,7 @@ class AdaptationHook(Hook):
         method = None if self.method is None else self.method(model)
         plan = make_plan(runner.cfg, runner.seed, self.ready, method)
         runner.logger.info(plan.describe())
-        image_range = ImageRange.of_preprocessor(model.data_preprocessor)
-        place = Workplace(model, segmentation_forward, image_range, RunnerSource(runner))
+        place = workplace_of(runner.cfg, model)
         pipeline = plan.assemble(place)
         calibration = plan.look_at_source(pipeline, place)
         if calibration is not None:
@@ -129,7 +127,7 @@ def make_plan(
         reservoir = options.get("reservoir") or {}
         preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         options["reservoir"] = {**preset, **ready}
-    RunnerSource.check(_plain(cfg.get("source_images")))
+    ConfigSource.check(_plain(cfg.get("source_images")))
     return Plan(SEGMENTATION, **options, seed=seed)
 
 
