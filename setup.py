@@ -31,6 +31,7 @@ COMMANDS = {
     "reservoir-check-dataset": "check_dataset",
     "reservoir-convert-checkpoint": "convert_checkpoint",
     "reservoir-make-minicity": "make_minicity",
+    "reservoir-experts": "reservoir",
     "reservoir-train": "train",
     "reservoir-warmup": "warmup",
 }

@@ -26,7 +26,8 @@ from .errors import ReservoirError
 from .methods import AdaptationMethod
 from .methods.parts.optimizers import optimizer_factory, pick_optimizer
 from .options import Choice, Options, parameters_of, pick, table
-from .reservoir_plan import ReservoirPlan
+from .portable import load_reservoir
+from .reservoir_plan import ReservoirPlan, WarmStart
 from .spaces.base import ParamSpace
 from .spaces.norm_statistics import Statistics
 from .style.calibration import Calibration, SourceImages
@@ -142,6 +143,11 @@ class Plan:
         """Whether a router waits for styles of the source, and none are in the options."""
         return self._reservoir is not None and self._reservoir.needs_calibration
 
+    @property
+    def start(self) -> WarmStart:
+        """What its reservoir begins with."""
+        return WarmStart() if self._reservoir is None else self._reservoir.start
+
     def assemble(self, place: Workplace) -> AdaptationPipeline:
         """Make the pipeline; no source image is looked at, so mistakes show early."""
         method = self._ready if self._method is None else self._method.make(place)
@@ -152,11 +158,15 @@ class Plan:
     def look_at_source(self, pipeline: AdaptationPipeline, place: Workplace) -> Calibration | None:
         """Let the router and then the method learn from source images what they need.
 
-        First the router: a source that shuffles then calibrates it alike for all methods.
+        First the router: a source that shuffles then calibrates it alike for all methods. A saved
+        reservoir brings all that with it.
 
         Returns:
             What the router was fitted to; None if it looks at no styles.
         """
+        if self.start.start_from is not None:
+            load_reservoir(pipeline, self.start.start_from)
+            return pipeline.router.calibration
         calibration = None
         if self._reservoir is not None and pipeline.router.needs_style:
             calibration = self._reservoir.calibrate(pipeline.encoder, place.source)

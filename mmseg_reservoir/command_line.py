@@ -26,6 +26,32 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_warm_start(parser: argparse.ArgumentParser) -> None:
+    """The options that let a run begin with a saved reservoir."""
+    parser.add_argument(
+        "--start-from",
+        metavar="FOLDER",
+        help="go on with a saved reservoir, WORK_DIR/reservoir of an earlier run",
+    )
+    parser.add_argument(
+        "--frozen",
+        action="store_true",
+        help="with --start-from: only route to its experts, adapt nothing",
+    )
+
+
+def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str, Any]:
+    """The ``reservoir`` of a config, with what the options of :func:`add_warm_start` say."""
+    if reservoir is None:
+        raise ReservoirError(
+            "--start-from and --frozen are for a run with a reservoir, and this one has none: take "
+            "a config, or add an option, that has one"
+        )
+    options = {"preset": reservoir} if isinstance(reservoir, str) else dict(reservoir)
+    start = {} if start_from is None else {"start_from": start_from}
+    return {**options, **start, "frozen": frozen}
+
+
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse a command line; what mmengine's ``DictAction`` lets through becomes a clear error."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -10,7 +11,17 @@ from torch import Tensor
 from .core.pipeline import AdaptationPipeline
 from .errors import ReservoirError
 from .methods import AdaptationMethod
-from .options import Choice, Options, check_options, parameters_of, pick, suggest, table
+from .options import (
+    Choice,
+    Options,
+    check_options,
+    construct,
+    parameters_of,
+    pick,
+    suggest,
+    table,
+)
+from .portable.folder import check_folder
 from .presets import with_preset
 from .routing.base import Router
 from .style.calibration import Calibration, SourceImages, calibrate
@@ -18,6 +29,29 @@ from .style.encoder import Shown
 
 if TYPE_CHECKING:
     from .build import Workplace
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a reservoir begins with.
+
+    Args:
+        start_from: The folder of a saved one, whose experts and calibration it takes; None begins
+            with the source model alone.
+        frozen: Only route to the experts that are there: nothing adapts, no domain is opened.
+    """
+
+    start_from: str | None = None
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if self.start_from is not None:
+            check_folder(self.start_from)
+        elif self.frozen:
+            raise ReservoirError(
+                "reservoir.frozen keeps the experts of a saved reservoir as they are: name its "
+                "folder, reservoir.start_from"
+            )
 
 
 class ReservoirPlan:
@@ -32,11 +66,13 @@ class ReservoirPlan:
     def __init__(self, written: Options | str, seed: int) -> None:
         options = with_preset(written)
         groups = ("k_max", "style", "calibration", *self.PARTS, "router", *self.CARE, "pipeline")
+        start = {name: options.pop(name) for name in parameters_of(WarmStart) if name in options}
         for name in options:
             if name not in groups:
-                valid = suggest(name, ("preset", *groups))
+                valid = suggest(name, ("preset", *parameters_of(WarmStart), *groups))
                 raise ReservoirError(f"reservoir has no option {name!r}{valid}")
         check_options(Router, {"k_max": options.get("k_max", 16)}, "reservoir")
+        self.start = construct(WarmStart, start, "reservoir")
         self.given = {"k_max": options.get("k_max", 16), "seed": seed}
         self.router = options["router"]
         self.parts: dict[str, Choice] = {}
@@ -108,11 +144,11 @@ class ReservoirPlan:
         """Whether the router waits for styles, and none are in the options."""
         router = self.router if isinstance(self.router, Router) else self.router.factory
         has_one = isinstance(self.calibration, Calibration) or self.calibration.get("file")
-        return router.needs_style and not has_one
+        return router.needs_style and not has_one and self.start.start_from is None
 
     def complete(self) -> dict[str, Any]:
         """All options with their values."""
-        values: dict[str, Any] = {"k_max": self.given["k_max"]}
+        values: dict[str, Any] = {"k_max": self.given["k_max"], **vars(self.start)}
         for name in ("style", "calibration", "router", "pipeline"):
             part = getattr(self, name)
             values[name] = part.complete(**self.given) if isinstance(part, Choice) else part

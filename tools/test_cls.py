@@ -15,7 +15,14 @@ from mmengine.config import Config
 
 from mmseg_reservoir.cls.rows import choose_row, row_label
 from mmseg_reservoir.cls.run import run
-from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
+from mmseg_reservoir.command_line import (
+    add_config_options,
+    add_warm_start,
+    end_in_one_line,
+    parse,
+    read_config,
+    warm_start,
+)
 from mmseg_reservoir.report.closing import closing_tables
 
 
@@ -23,7 +30,8 @@ def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     """Plain options of the run, the command line over the row; and where they were written."""
     table = read_config(args.config, {})
     names_reservoir = any(key.split(".")[0] == "reservoir" for key in args.cfg_options)
-    row = choose_row(table.to_dict(), args.method, args.with_reservoir or names_reservoir)
+    wanted = args.with_reservoir or names_reservoir or args.start_from is not None
+    row = choose_row(table.to_dict(), args.method, wanted)
     if args.method and args.method not in (table.get("rows") or {}):
         print(
             f"note: {args.config} has no row {args.method!r} and nothing is published for it: it "
@@ -32,6 +40,9 @@ def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     cfg = Config(row)
     cfg.merge_from_dict(args.cfg_options)
     options = cfg.to_dict()
+    if args.start_from or args.frozen:
+        reservoir = options.get("reservoir")
+        options["reservoir"] = warm_start(reservoir, args.start_from, args.frozen)
     file, label = Path(table.filename).resolve(), row_label(args.method, options)
     name = f"{file.stem}_{label}" if label else file.stem
     options["work_dir"] = args.work_dir or options.get("work_dir") or f"work_dirs/{name}"
@@ -44,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_config_options(parser)
+    add_warm_start(parser)
     parser.add_argument("--method", help="row of the config, or a method without a row")
     parser.add_argument(
         "--with-reservoir",

@@ -16,7 +16,14 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
-from mmseg_reservoir.command_line import add_config_options, end_in_one_line, parse, read_config
+from mmseg_reservoir.command_line import (
+    add_config_options,
+    add_warm_start,
+    end_in_one_line,
+    parse,
+    read_config,
+    warm_start,
+)
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg.fair import LR_GRID, run_fair
 from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, make_plan
@@ -26,6 +33,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Read the command line, in the manner of mmseg's ``tools/test.py``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_config_options(parser)
+    add_warm_start(parser)
     parser.add_argument("checkpoint", nargs="?", help="default: load_from of the config")
     parser.add_argument("--show-dir", help="save panels with pseudo-labels here")
     parser.add_argument(
@@ -72,6 +80,8 @@ def load_config(args: argparse.Namespace) -> Config:
     if args.seed is not None:
         cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
     cfg.load_from = _checkpoint(args, cfg)
+    if args.start_from or args.frozen:
+        cfg.reservoir = warm_start(cfg.get("reservoir"), args.start_from, args.frozen)
     cfg.custom_hooks = _hooks(args, cfg)
     make_plan(cfg, cfg.get("randomness", {}).get("seed") or 0)  # told now what is wrong, not later
     return cfg

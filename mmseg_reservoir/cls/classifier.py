@@ -44,7 +44,8 @@ class AdaptiveClassifier(nn.Module):
             lr=1e-3), **options)``, or one that is ready made around this net.
         reservoir: Options of the reservoir (see ``mmseg_reservoir.presets``), the name of a preset,
             or None for the plain method. Its router, its style encoder and its calibration may be
-            ready made: ``dict(router=MyRouter(), style=my_encoder, calibration=saved)``.
+            ready made: ``dict(router=MyRouter(), style=my_encoder, calibration=saved)``. With
+            ``dict(start_from=FOLDER)`` it goes on with a saved one, and needs no source.
         source: Batches of source images, such as a ``DataLoader`` or a list (labels beside them
             are ignored): for the reservoir, unless it has a calibration, and for methods that
             learn from the source. None if neither does, or if a saved state is to be loaded.
@@ -85,7 +86,7 @@ class AdaptiveClassifier(nn.Module):
         self.plan = Plan(CLASSIFICATION, method, params, statistics, reservoir, seed)
         self.net = net.eval()
         self.batch_size = batch_size
-        self.frozen = False
+        self.frozen = self.plan.start.frozen
         self.last: Outcome | None = None
         """What happened to the last batch: prediction, route, number of experts."""
         self.calibration: Calibration | None = None
@@ -99,7 +100,7 @@ class AdaptiveClassifier(nn.Module):
         setattr(net, _MARK, True)
         self._source_size: int | None = None
         learns = self.method.needs_source and not isinstance(method, AdaptationMethod)
-        needed = self.plan.needs_calibration or learns
+        needed = self.plan.needs_calibration or (learns and self.plan.start.start_from is None)
         self.waits_for_source: bool = needed and source is None
         """Whether it can do nothing until a state is loaded."""
         if self.waits_for_source and reservoir is not None and not self.plan.needs_calibration:

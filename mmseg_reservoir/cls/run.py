@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from ..build import CLASSIFICATION, Plan
+from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
 from ..options import Options, check_options, find, parameters_of, pick, suggest
+from ..portable import save_reservoir
 from ..report.progress import StreamProgress
 from ..report.record import RunRecord, about_pipeline
 from .backbones import build_backbone
@@ -105,6 +107,9 @@ def run(
                 record.write()  # marked as incomplete
             raise
     seconds = time.process_time() - start
+    if isinstance(model.pipeline, ReservoirPipeline) and not model.frozen:
+        about = {"options": model.plan.options, "batch_size": model.batch_size}
+        save_reservoir(model.pipeline, Path(work_dir) / "reservoir", about)
     return record.finish(model.method.counts, cpu_seconds=seconds, **model.pipeline.report())
 
 

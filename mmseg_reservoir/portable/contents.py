@@ -67,7 +67,7 @@ class Contents:
     def with_experts(self, experts: list[Expert], **changes: Any) -> Contents:
         """The same with others; what the components share is told of the change."""
         shared = {**self.shared, **changes.pop("shared", {})}
-        for name in self._components():
+        for name in self.components:
             shared[name] = self.parts(name).changed(shared[name])
         return replace(self, experts=experts, shared=shared, **changes).rearranged()
 
@@ -75,13 +75,18 @@ class Contents:
         """The same, with parts that follow from what all of them say together."""
         experts = [dict(expert.parts) for expert in self.experts]
         shared = dict(self.shared)
-        for name in self._components():
+        for name in self.components:
             state = self.state_of(name)
             shared[name], parts = self.parts(name).take_apart(state, len(experts))
             for expert, part in zip(experts, parts, strict=True):
                 expert[name] = part
         pairs = zip(self.experts, experts, strict=True)
         return replace(self, shared=shared, experts=[replace(e, parts=p) for e, p in pairs])
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """Its identity without the numbers of the components."""
+        return {name: value for name, value in self.identity.items() if name != "numbers"}
 
     def parts(self, component: str) -> Any:
         """How the states of a component are divided."""
@@ -96,7 +101,9 @@ class Contents:
         parts = [expert.parts[component] for expert in self.experts]
         return self.parts(component).put_together(self.shared[component], parts)
 
-    def _components(self) -> list[str]:
+    @property
+    def components(self) -> list[str]:
+        """Those of ``COMPONENTS`` that it has."""
         return [name for name in COMPONENTS if self.identity[name] is not None]
 
 
@@ -186,7 +193,7 @@ def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
                 "tallies": [asdict(expert.tally) for expert in contents.experts],
                 "last": None,
             },
-            **{name: contents.state_of(name) for name in contents._components()},
+            **{name: contents.state_of(name) for name in contents.components},
         }
     )
 

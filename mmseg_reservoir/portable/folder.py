@@ -44,6 +44,8 @@ def write_folder(contents: Contents, folder: str | os.PathLike) -> Path:
             folder.rename(old)  # a folder that holds files cannot be replaced in one go
         new.rename(folder)
     finally:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
         for left in (new, old):
             shutil.rmtree(left, ignore_errors=True)
     return folder
@@ -107,7 +109,7 @@ def read_folder(folder: str | os.PathLike) -> Contents:
             shared,
             experts,
         )
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ReservoirError(
             f"the reservoir {folder} is not arranged as one ({type(error).__name__}: {error}): "
             f"{_TO_DO}"
@@ -115,6 +117,17 @@ def read_folder(folder: str | os.PathLike) -> Contents:
 
 
 _TO_DO = "save it again, or take a copy of it"
+
+
+def check_folder(folder: str | os.PathLike) -> Path:
+    """The path of the manifest; a folder without one is refused."""
+    path = Path(folder).expanduser() / MANIFEST
+    if not path.is_file():
+        raise ReservoirError(
+            f"{folder} is no saved reservoir: it has no {MANIFEST}. A run with a reservoir writes "
+            "one, WORK_DIR/reservoir"
+        )
+    return path
 
 
 def expert_file(index: int) -> str:
@@ -138,12 +151,7 @@ def _read_expert(path: Path, layout: Layout) -> Expert:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise ReservoirError(
-            f"{folder} is no saved reservoir: it has no {MANIFEST}. A run with a reservoir writes "
-            "one, WORK_DIR/reservoir"
-        )
+    path = check_folder(folder)
     try:
         manifest = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
         digest = manifest.pop("sha256")

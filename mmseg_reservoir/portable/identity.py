@@ -86,5 +86,5 @@ def differences(one: Any, other: Any, name: str = "") -> Iterator[str]:
 
 def _short(value: Any) -> str:
     """A value in a line; of checksums the first digits tell enough."""
-    words = str(value).split()
-    return " ".join(w[:12] if len(w) == 64 else w for w in words)[:120] or "nothing"
+    words = "none" if value is None else str(value)
+    return " ".join(w[:12] if len(w) == 64 else w for w in words.split())[:120]

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..becotta.inject import BecottaParts
 from ..spaces.base import ParamSpace
 from ..spaces.lora import LowRankSpace, average_products, factor_pairs
 from ..spaces.normalisation import BlendedBatchNorm, layers_of
+from ..spaces.prompt import PromptSpace
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,14 @@ class Layout:
         shapes: Theirs.
         scaling: What products of low-rank factors are multiplied by; None if there are no such.
         batch_share: How much of a batch's own statistics BatchNorm predicts by, at most.
+        added: What the vectors are for, where that is no part of the plain model; else None.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     scaling: float | None = None
     batch_share: float = 0.0
+    added: str | None = None
 
     @classmethod
     def of(cls, space: ParamSpace) -> Layout:
@@ -39,11 +43,15 @@ class Layout:
         shares = [float(layer.rate) for layer in blended if layer.always]
         norms = layers_of(space.model, _BatchNorm).values()
         shares += [1.0 for layer in norms if layer.running_mean is None]
+        added = "prompts" if isinstance(space, PromptSpace) else None
+        if any(isinstance(module, BecottaParts) for module in space.model.modules()):
+            added = "mixtures of BECoTTA, whose gates look at the image"
         return cls(
             tuple(space.names),
             tuple(tuple(shape) for shape in space.shapes),
             space.scaling if isinstance(space, LowRankSpace) else None,
             max(shares, default=0.0),
+            added,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +66,7 @@ class Layout:
         if len(names) != len(shapes) or any(n < 0 for shape in shapes for n in shape):
             raise ValueError("as many shapes as names are needed, of numbers from 0")
         scaling = None if plain["scaling"] is None else float(plain["scaling"])
-        return cls(names, shapes, scaling, float(plain["batch_share"]))
+        return cls(names, shapes, scaling, float(plain["batch_share"]), plain["added"])
 
     def __len__(self) -> int:
         """The length of a vector."""

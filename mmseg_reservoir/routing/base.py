@@ -12,6 +12,9 @@ from ..core.route import Route
 from ..errors import ReservoirError
 from ..style.calibration import Calibration
 
+LARGEST = 2.0**40
+"""In a style. The squares of larger numbers would soon be infinite in single precision."""
+
 
 class Router(ABC):
     """Decides the route of every batch. Expert 0 is the source.
@@ -78,8 +81,9 @@ def check_finite(style: Tensor | None) -> Tensor:
     """The style; refuses none at all, and one that would spoil whatever is learned from it."""
     if style is None:
         raise ReservoirError("this router looks at styles, but got none: give it a style encoder")
-    if not torch.isfinite(style).all():
+    if not (style.abs() <= LARGEST).all():  # which a NaN is not, either
         raise ReservoirError(
-            "the style vector is not finite: the image holds NaN or infinite values"
+            "the style vector is not finite, or too large to be compared: the image holds NaN, "
+            "infinite or absurd values"
         )
     return style

@@ -16,9 +16,16 @@ from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
+<<<<<<< HEAD
 from ...build import SEGMENTATION, Plan
+=======
+from ...build import SEGMENTATION, Plan, Workplace
+from ...core.image_range import ImageRange
+from ...core.reservoir_pipeline import ReservoirPipeline
+>>>>>>> portable
 from ...errors import ReservoirError
 from ...methods import AdaptationMethod
+from ...portable import save_reservoir
 from ...routing.base import Router
 from ..forward import check_model
 from ..source_images import ConfigSource, workplace_of
@@ -88,6 +95,7 @@ class AdaptationHook(Hook):
         given["batch_size"] = runner.cfg.test_dataloader.batch_size
         runner.model = MODELS.build({**self.wrapper, **given}).eval()
         runner.model.options = plan.options
+        runner.model.frozen = plan.start.frozen
         space = pipeline.method.space
         runner.logger.info(
             f"{type(pipeline).__name__} around {type(pipeline.method).__name__}: "
@@ -102,8 +110,11 @@ class AdaptationHook(Hook):
             runner.model.pipeline.reset_optimizers()
 
     def after_test(self, runner: Runner) -> None:
-        """Unwrap the model, so that another test starts anew."""
+        """Save the reservoir, and unwrap the model, so that another test starts anew."""
         adaptive = runner.model
+        if isinstance(adaptive.pipeline, ReservoirPipeline) and not adaptive.frozen:
+            about = {"options": adaptive.options, "checkpoint": runner.cfg.get("load_from")}
+            save_reservoir(adaptive.pipeline, Path(runner.work_dir) / "reservoir", about)
         adaptive.pipeline.method.space.load(adaptive.pipeline.source)
         runner.model = adaptive.segmentor
 

@@ -1,0 +1,180 @@
+"""Merging the reservoirs of two cameras: experts of the same domain become one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.reservoir import Tally
+from ..core.state import tensor_bytes
+from ..errors import ReservoirError
+from .contents import Contents, Expert
+from .identity import differences
+from .parts import State, Undivided
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What came of two reservoirs.
+
+    Args:
+        contents: The experts of the first, each merged with its match, then the others'.
+        matches: For every expert of the second, the one of the first that it became one with, or
+            None if it stands beside them.
+    """
+
+    contents: Contents
+    matches: list[int | None]
+
+
+def merge(one: Contents, other: Contents, k_max: int | None = None) -> Merge:
+    """Merge two reservoirs that began with the same model and calibration.
+
+    Experts are matched by the router's own test of what is one domain, nearest first, and one to
+    one: what a camera holds apart stays apart. Those of the source are a match in any case. Two
+    that match are averaged by the images that they have seen, the moments of their optimizers too;
+    the rest of a method's state is that of the one that has seen more. What is the same in both is
+    taken once, so that a reservoir merged with itself is itself.
+
+    Args:
+        one: A reservoir.
+        other: Another one; which of them comes first only decides how experts are numbered.
+        k_max: Room for so many experts; by default that of the roomier one.
+    """
+    found = list(differences(one.kinds, other.kinds))
+    # Those of different kinds have no numbers to compare.
+    found = found or list(differences(one.identity["numbers"], other.identity["numbers"]))
+    if found:
+        raise ReservoirError(
+            f"the reservoirs cannot be merged, they differ: {'; '.join(found)}. Merge those of "
+            "runs with one model, one calibration (reservoir.calibration.file) and the same options"
+        )
+    room = max(one.k_max, other.k_max) if k_max is None else k_max
+    if same(_whole(one), _whole(other)):
+        matches: list[int | None] = list(range(len(other.experts)))
+        return Merge(replace(one, k_max=_checked(room, one, other, matches)), matches)
+    matches = find_matches(one, other)
+    room = _checked(room, one, other, matches)
+    moved = [_beside(one, expert) for expert in other.experts]
+    experts = list(one.experts)
+    for index, match in enumerate(matches):
+        if match is None:
+            experts.append(moved[index])
+        elif not same(_plain(one.experts[match]), _plain(other.experts[index])):
+            experts[match] = average(one, one.experts[match], moved[index])
+    shared = {
+        name: one.parts(name).merged(one.numbers(name), one.shared[name], other.shared[name])
+        for name in one.components
+    }
+    return Merge(one.with_experts(experts, shared=shared, k_max=room), matches)
+
+
+def find_matches(one: Contents, other: Contents) -> list[int | None]:
+    """For every expert of the other reservoir the one that it matches, by the router's own test."""
+    domains = one.parts("router")
+    if isinstance(domains, Undivided):
+        domains.refuse()
+    numbers, common = one.numbers("router"), one.shared["router"]
+    pairs = []
+    for j, theirs in enumerate(other.experts):
+        for i, ours in enumerate(one.experts):
+            a, b = ours.parts["router"], theirs.parts["router"]
+            near = -torch.inf if same(a, b) else domains.distance(numbers, common, a, b)
+            if i and j and near <= 1:
+                pairs.append((near, i, j))
+    matches: list[int | None] = [0, *[None] * (len(other.experts) - 1)]
+    for _, i, j in sorted(pairs):
+        if matches[j] is None and i not in matches:
+            matches[j] = i
+    return matches
+
+
+def average(contents: Contents, one: Expert, other: Expert) -> Expert:
+    """What two experts of the same domain become, by the images that each has seen."""
+    # Who has seen more comes first; the tie must not depend on the order of the arguments.
+    one, other = sorted(
+        (one, other), key=lambda e: (e.tally.images, tensor_bytes(e.parameters)), reverse=True
+    )
+    total = one.tally.images + other.tally.images
+    share = other.tally.images / total if total else 0.5
+    layout = contents.layout
+    state = dict(one.method)
+    for name in contents.shared["moving"]:
+        state[name] = _average_vectors(layout, state[name], other.method[name], share)
+    # The moments of low-rank factors fit no others.
+    state["optimizer"] = (
+        _average_moments(state["optimizer"], other.method["optimizer"], share)
+        if layout.scaling is None
+        else {}
+    )
+    parts = {
+        name: contents.parts(name).pooled(
+            contents.numbers(name), one.parts[name], other.parts[name], share
+        )
+        for name in contents.components
+    }
+    mine, theirs = asdict(one.tally), asdict(other.tally)
+    tally = Tally(**{name: mine[name] + theirs[name] for name in mine})
+    return Expert(layout.average(one.parameters, other.parameters, share), state, tally, parts)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states are equal, number by number."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+def _average_vectors(layout: Any, one: Tensor | None, other: Tensor | None, share: float) -> Any:
+    if one is None or other is None:
+        return one if other is None else other
+    return layout.average(one, other, share)
+
+
+def _average_moments(one: State, other: State, share: float) -> State:
+    """The mean of two optimizers' moments; an optimizer that made no step yet has none."""
+    if not one or not other:
+        return one or other
+    return {
+        name: value
+        if not isinstance(value, Tensor) or not isinstance(other.get(name), Tensor)
+        else torch.maximum(value, other[name])
+        if name == "step"
+        else torch.lerp(value, other[name], share)
+        for name, value in one.items()
+    }
+
+
+def _checked(room: int, one: Contents, other: Contents, matches: list[int | None]) -> int:
+    """The room for experts, if it is enough for them."""
+    alone = [index for index, match in enumerate(matches) if match is None]
+    count = len(one.experts) + len(alone)
+    if count > room:
+        raise ReservoirError(
+            f"the merged reservoir has {count} experts, {len(one.experts)} of the first and the "
+            f"experts {', '.join(map(str, alone))} of the second, which match none of them, but "
+            f"K_max is {room}: prune one of the two, or give it more room, --k-max {count}"
+        )
+    return room
+
+
+def _beside(one: Contents, expert: Expert) -> Expert:
+    parts = {
+        name: one.parts(name).beside(one.shared[name], part) for name, part in expert.parts.items()
+    }
+    return replace(expert, parts=parts)
+
+
+def _plain(expert: Expert) -> State:
+    return {**vars(expert), "tally": asdict(expert.tally)}
+
+
+def _whole(contents: Contents) -> State:
+    return {"shared": contents.shared, "experts": [_plain(expert) for expert in contents.experts]}
