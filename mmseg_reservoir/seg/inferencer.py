@@ -16,11 +16,11 @@ from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 
 from ..build import SEGMENTATION
-from ..command_line import merge_options
+from ..command_line import merge_options, warm_start
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError
 from ..options import suggest
-from ..portable import load_reservoir, save_reservoir
+from ..portable import load_reservoir, read_folder, save_reservoir
 from ..style.shipped_styles import misfit, with_cityscapes_styles
 from .datasets import without_labels
 from .forward import check_model
@@ -114,6 +114,8 @@ class ReservoirInferencer:
             self.cfg.test_dataloader.dataset.pipeline = _resized(self._steps, size)
         self._choose_adaptation(adaptation, plain=not (adapt or start_from))
         merge_options(self.cfg, cfg_options or {}, (*CONFIG_KEYS, "source_images"))
+        if start_from is not None:
+            self._continue(start_from, frozen=not adapt)
         plan = make_plan(self.cfg, seed)  # what is wrong shows before weights are read
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         segmentor = load_model(self.cfg, file, device)
@@ -126,12 +128,9 @@ class ReservoirInferencer:
         _logger.info(self.plan.describe())
         place = workplace_of(self.cfg, segmentor)
         pipeline = self.plan.assemble(place)
-        if start_from is None:
-            self.plan.look_at_source(pipeline, place)
-        else:
-            load_reservoir(pipeline, start_from)
+        self.plan.look_at_source(pipeline, place)
         self.model = AdaptiveSegmentor(segmentor, pipeline).eval()
-        self.model.adapting = adapt
+        self.model.frozen = not adapt
         self._transform = Compose([dict(type="LoadImageFromNDArray"), *_after_loading(self._steps)])
         self._is_checked = False
 
@@ -152,6 +151,14 @@ class ReservoirInferencer:
             given = {**DEFAULTS, **given}
         for name, value in given.items():
             self.cfg[name] = value
+
+    def _continue(self, folder: str | os.PathLike, frozen: bool) -> None:
+        """Begin with a saved reservoir, and look at styles in the size that it did."""
+        reservoir = warm_start(self.cfg.get("reservoir"), str(folder), frozen)
+        saved = read_folder(folder).identity["style"]
+        if isinstance(saved, Mapping) and "size" in saved:
+            reservoir["style"] = {"size": saved["size"], **(reservoir.get("style") or {})}
+        self.cfg.reservoir = reservoir
 
     def _take_shipped_styles(self) -> None:
         """Let the styles of Cityscapes stand for source images, of a model that learned them."""
@@ -216,7 +223,7 @@ class ReservoirInferencer:
 
     def freeze(self, frozen: bool = True) -> ReservoirInferencer:
         """Stop adapting (or go on); frames are still routed to the experts that there are."""
-        self.model.adapting = not frozen
+        self.model.frozen = frozen
         return self
 
     @property
@@ -226,7 +233,7 @@ class ReservoirInferencer:
 
     def save(self, folder: str | os.PathLike) -> Path:
         """Write the experts, and what recognises their domains, into a folder."""
-        return save_reservoir(self.model.pipeline, folder, self.plan.options)
+        return save_reservoir(self.model.pipeline, folder, {"options": self.plan.options})
 
     def load(self, folder: str | os.PathLike) -> ReservoirInferencer:
         """Go on with the experts of a folder that :meth:`save` wrote."""

@@ -43,8 +43,6 @@ class AdaptiveSegmentor(BaseModel):
         self.segmentor = model
         self.pipeline = pipeline
         self.batch_size = batch_size
-        self.adapting = True
-        """False to predict with what has been learned, and learn nothing more."""
         self.domain: str | None = None
         """The true domain, where known: only an oracle looks at it."""
         self.frozen = False
@@ -56,19 +54,11 @@ class AdaptiveSegmentor(BaseModel):
             return self.segmentor(inputs, data_samples, mode=mode)
         _check_finite(inputs, data_samples)
         start = _now(inputs)
-<<<<<<< HEAD
-        if self.adapting:
-            complete = len(inputs) == self.batch_size
-            outcome = self.pipeline.step(inputs, complete=complete, domain=self.domain)
-        else:
-            outcome = self.pipeline.infer(inputs, domain=self.domain)
-=======
         if self.frozen:
             outcome = self.pipeline.infer(inputs, domain=self.domain)
         else:
             complete = len(inputs) == self.batch_size
             outcome = self.pipeline.step(inputs, complete=complete, domain=self.domain)
->>>>>>> portable
         seconds = (_now(inputs) - start) / len(inputs)
         samples = self._to_samples(outcome.logits, data_samples)
         for sample, logits in zip(samples, outcome.logits, strict=True):

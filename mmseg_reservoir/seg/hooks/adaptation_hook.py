@@ -16,13 +16,8 @@ from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-<<<<<<< HEAD
 from ...build import SEGMENTATION, Plan
-=======
-from ...build import SEGMENTATION, Plan, Workplace
-from ...core.image_range import ImageRange
 from ...core.reservoir_pipeline import ReservoirPipeline
->>>>>>> portable
 from ...errors import ReservoirError
 from ...methods import AdaptationMethod
 from ...portable import save_reservoir
