@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import cv2
 import numpy as np
@@ -73,8 +73,7 @@ class FrameWriter:
         self.shown, self.labels, self.confidence = shown, labels, confidence
         self.min_confidence = min_confidence
         self._video = VideoSegments(self.folder / "overlay", fps, segment)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lines = (self.folder / STREAM).open("w", encoding="utf-8")
+        self._lines: TextIO | None = None  # until there is a line: a mistake leaves no folder
 
     def __enter__(self) -> FrameWriter:
         return self
@@ -120,13 +119,17 @@ class FrameWriter:
         write_image(self.folder / "rgb_anon" / place / f"{stem}_rgb_anon.png", frame.image)
 
     def _write_line(self, line: Mapping[str, Any]) -> None:
+        if self._lines is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lines = (self.folder / STREAM).open("w", encoding="utf-8")
         self._lines.write(json.dumps(line, allow_nan=False) + "\n")
         self._lines.flush()  # a line that was written stays, however the program ends
 
     def close(self) -> None:
         """Finish the last segment."""
         self._video.close()
-        self._lines.close()
+        if self._lines is not None:
+            self._lines.close()
 
 
 class VideoSegments:
