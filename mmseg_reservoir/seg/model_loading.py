@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
     """
     init_default_scope(cfg.get("default_scope") or "mmseg")
     read_checkpoints_safely()
-    options = cfg.model.to_dict()
+    options = copy.deepcopy(cfg.model)  # mmseg reads some of them by attribute
     # The weights follow: none of a backbone alone have to be downloaded before.
     options.pop("pretrained", None)
     options.get("backbone", {}).pop("init_cfg", None)

@@ -128,7 +128,7 @@ def test_a_config_that_does_not_adapt_gets_tent_and_the_robust_reservoir(minicit
     inferencer = ReservoirInferencer(model_alone(), WEIGHTS, source_images=source(minicity))
     options = inferencer.plan.options
     assert options["method"]["type"] == "tent"
-    assert options["method"]["optimizer"] == {"type": "Adam", "lr": 7.5e-6}
+    assert options["method"]["optimizer"].items() >= {"type": "Adam", "lr": 7.5e-6}.items()
     assert options["reservoir"]["guard"]["type"] == "labels"
     assert inferencer.dataset_meta["classes"][:2] == ("road", "sidewalk")
     assert "taken for Cityscapes'" in caplog.text
