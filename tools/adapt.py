@@ -26,8 +26,9 @@ from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import write_drive
 from mmseg_reservoir.report.progress import StreamProgress
 from mmseg_reservoir.report.timeline import timeline
+from mmseg_reservoir.seg.frame_source import FrameSource
 from mmseg_reservoir.seg.frame_writer import FrameWriter
-from mmseg_reservoir.seg.frames import IMAGE_SUFFIXES, FrameSource, open_frames
+from mmseg_reservoir.seg.frames import IMAGE_SUFFIXES, open_frames
 from mmseg_reservoir.seg.inferencer import ReservoirInferencer
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"

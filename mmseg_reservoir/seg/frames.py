@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import glob
-import logging
 import os
 import re
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,57 +13,11 @@ import cv2
 import numpy as np
 
 from ..errors import ReservoirError
-
-_logger = logging.getLogger(__name__)
+from .frame_source import FrameSource, InputFrame
+from .video_frames import Camera, VideoFile
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 _JPEG_END, _JPEG_TAIL = b"\xff\xd9", 4096  # some cameras append a few bytes of their own
-
-
-@dataclass(frozen=True)
-class InputFrame:
-    """One frame of a stream.
-
-    Args:
-        name: Without a suffix; in folders of folders with ``/``.
-        index: Its position in the input, from 0; frames that were left out count.
-        image: BGR, uint8, ``(H, W, 3)``.
-    """
-
-    name: str
-    index: int
-    image: np.ndarray
-
-
-class FrameSource(ABC):
-    """Frames in their order. One that cannot be read is reported, skipped and counted.
-
-    Args:
-        every: Take each so-many-th frame.
-    """
-
-    name = "frames"
-    """What the stream is called in the names of files."""
-    total: int | None = None
-    """How many frames it has; None if that is not known."""
-    fps = 10.0
-    """Frames per second, for videos that are made of it."""
-
-    def __init__(self, every: int = 1) -> None:
-        if every < 1:
-            raise ReservoirError(f"every must be 1 (all frames) or more, got {every}")
-        self.every = every
-        self.broken = 0
-        """Frames that could not be read so far."""
-        self.dropped = 0
-        """Frames that a camera took while nobody had time for them."""
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[InputFrame]: ...
-
-    def _skip(self, what: str | os.PathLike) -> None:
-        self.broken += 1
-        _logger.warning("%s cannot be decoded: skipped", what)
 
 
 class Pictures(FrameSource):
@@ -104,112 +54,6 @@ class Pictures(FrameSource):
                 continue
             relative = path.relative_to(self.root) if self.root else Path(path.name)
             yield InputFrame(relative.with_suffix("").as_posix(), index, image)
-
-
-class VideoFile(FrameSource):
-    """The frames of a video, called ``{video}_{number}``."""
-
-    def __init__(self, path: Path, every: int = 1) -> None:
-        super().__init__(every)
-        self.path, self.name = path, path.stem
-        capture = self._open()
-        self._count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))  # some tell -1 or 0
-        self.total = len(range(0, self._count, every)) or None
-        self.fps = (capture.get(cv2.CAP_PROP_FPS) or self.fps) / every
-        capture.release()
-
-    def __iter__(self) -> Iterator[InputFrame]:
-        capture, index = self._open(), 0
-        try:
-            while capture.grab():
-                if index % self.every == 0:
-                    is_there, image = capture.retrieve()
-                    if is_there:
-                        yield InputFrame(f"{self.name}_{index:06d}", index, image)
-                    else:
-                        self._skip(f"frame {index} of {self.path}")
-                index += 1
-        finally:
-            capture.release()
-        if index < self._count:
-            _logger.warning(
-                "%s ends after %d of its %d frames: the rest cannot be decoded",
-                self.path,
-                index,
-                self._count,
-            )
-            self.broken += self._count - index
-
-    def _open(self) -> cv2.VideoCapture:
-        capture = cv2.VideoCapture(str(self.path))
-        if not capture.isOpened():
-            raise ReservoirError(
-                f"{self.path} is neither an image nor a video that OpenCV can decode: convert it, "
-                "for example to H.264 in .mp4, or give a folder of images"
-            )
-        return capture
-
-
-class Camera(FrameSource):
-    """The newest frame of a camera, again and again; those that came meanwhile are dropped."""
-
-    def __init__(self, device: int, every: int = 1) -> None:
-        super().__init__(every)
-        self.device, self.name = device, f"camera{device}"
-
-    def __iter__(self) -> Iterator[InputFrame]:
-        capture = cv2.VideoCapture(self.device)
-        if not capture.isOpened():
-            raise ReservoirError(
-                f"there is no camera {self.device}: give another number, or the path of a video"
-            )
-        newest = _Newest(capture)
-        index = 0
-        try:
-            while (image := newest.take()) is not None:
-                self.dropped = newest.dropped
-                if index % self.every == 0:
-                    yield InputFrame(f"{self.name}_{index:06d}", index, image)
-                index += 1
-        finally:
-            newest.stop()
-
-
-class _Newest:
-    """Reads a capture in a thread of its own and keeps only the newest frame."""
-
-    def __init__(self, capture: cv2.VideoCapture) -> None:
-        self.dropped = 0
-        self._capture = capture
-        self._image: np.ndarray | None = None
-        self._ended = False
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while not self._ended:
-            is_there, image = self._capture.read()
-            with self._changed:
-                if not is_there:
-                    self._ended = True
-                elif not self._ended:
-                    self.dropped += self._image is not None
-                    self._image = image
-                self._changed.notify_all()
-
-    def take(self) -> np.ndarray | None:
-        """The newest frame, once; None when the camera has ended."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._image is not None or self._ended)
-            image, self._image = self._image, None
-            return image
-
-    def stop(self) -> None:
-        """Let go of the camera."""
-        self._ended = True
-        self._thread.join()
-        self._capture.release()
 
 
 def open_frames(source: Any, every: int = 1) -> FrameSource:

@@ -24,7 +24,8 @@ from ..portable import load_reservoir, read_folder, save_reservoir
 from ..style.shipped_styles import misfit, with_cityscapes_styles
 from .datasets import without_labels
 from .forward import check_model
-from .frames import InputFrame, open_frames
+from .frame_source import InputFrame
+from .frames import open_frames
 from .hooks.adaptation_hook import CONFIG_KEYS, make_plan
 from .model_loading import find_model, is_cityscapes, load_model
 from .segmentor import AdaptiveSegmentor

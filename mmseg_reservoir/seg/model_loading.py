@@ -94,7 +94,7 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
         told = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
     kind = cfg.test_dataloader.dataset.get("type")
     if not told and kind:
-        told = (DATASETS.get(kind) or CityscapesDataset).METAINFO
+        told = getattr(DATASETS.get(kind), "METAINFO", {})
     head = model.decode_head
     count = (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
     city = CityscapesDataset.METAINFO

@@ -1,7 +1,11 @@
 from urllib.error import URLError
 
+import numpy as np
 import pytest
 import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
+from mmseg.datasets import CityscapesDataset
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import ReservoirInferencer
@@ -50,3 +54,25 @@ def test_a_copy_that_is_there_is_taken(tmp_path, monkeypatch):
     )
     with pytest.raises(ReservoirError, match="does not fit the model"):
         ReservoirInferencer(B0)
+
+
+def test_a_model_of_the_zoo_adapts_to_a_frame(tmp_path, monkeypatch):
+    config, weights = find_in_zoo(B0)
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    options = Config.fromfile(config).model
+    options.backbone.pop("init_cfg")
+    (tmp_path / "checkpoints").mkdir()
+    saved = {
+        "state_dict": MODELS.build(options).state_dict(),
+        "meta": {"CLASSES": CityscapesDataset.METAINFO["classes"], "PALETTE": None},
+    }
+    torch.save(saved, tmp_path / "checkpoints" / weights.rsplit("/", 1)[1])
+    inferencer = ReservoirInferencer(B0, size=(512, 256))
+    image = np.random.default_rng(0).integers(0, 256, (270, 540, 3)).astype(np.uint8)
+    (frame,) = inferencer(image)
+    assert frame.labels.shape == (270, 540)
+    assert (frame.expert, frame.k) == (0, 1)
+    assert inferencer.model.pipeline.method.counts["updates"] == 1
+    assert inferencer.model.segmentor.test_cfg.mode == "slide"
+    assert len(inferencer.model.pipeline.router.calibration.styles) == 300
+    assert len(inferencer.dataset_meta["palette"]) == 19
