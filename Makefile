@@ -52,7 +52,7 @@ format: $(STAMP)  ## Mend what ruff can mend by itself
 docs: $(STAMP)  ## Make the API reference in build/docs
 	@$(RUN) -c 'import pdoc' 2>/dev/null || $(PIP) "pdoc>=15"
 	@$(RUN) -m pdoc --docformat google --output-directory build/docs mmseg_reservoir \
-	    $(addprefix mmseg_reservoir.,build options presets core style routing spaces methods) \
+	    $(addprefix mmseg_reservoir.,build options presets core style routing spaces methods portable) \
 	    $(addprefix mmseg_reservoir.,seg cls datasets report)
 	@echo "API reference: build/docs/index.html"
 

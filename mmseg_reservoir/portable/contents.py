@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -62,25 +62,22 @@ class Contents:
     about: dict[str, Any]
     calibration: Calibration | None
     shared: State
-    experts: list[Expert] = field(default_factory=list)
+    experts: list[Expert]
 
-    def with_experts(self, experts: list[Expert], **changes: Any) -> Contents:
-        """The same with others; what the components share is told of the change."""
-        shared = {**self.shared, **changes.pop("shared", {})}
-        for name in self.components:
-            shared[name] = self.parts(name).changed(shared[name])
-        return replace(self, experts=experts, shared=shared, **changes).rearranged()
+    def with_experts(self, experts: list[Expert], shared: State | None = None) -> Contents:
+        """The same with other experts, and perhaps something else that components share.
 
-    def rearranged(self) -> Contents:
-        """The same, with parts that follow from what all of them say together."""
-        experts = [dict(expert.parts) for expert in self.experts]
-        shared = dict(self.shared)
+        What a component knows of each of them then follows from all of them together.
+        """
+        shared = {**self.shared, **(shared or {})}
+        known = [dict(expert.parts) for expert in experts]
         for name in self.components:
-            state = self.state_of(name)
-            shared[name], parts = self.parts(name).take_apart(state, len(experts))
-            for expert, part in zip(experts, parts, strict=True):
-                expert[name] = part
-        pairs = zip(self.experts, experts, strict=True)
+            parts, of_all = self.parts(name), [each[name] for each in known]
+            state = parts.put_together(parts.changed(shared[name]), of_all)
+            shared[name], pieces = parts.take_apart(state, len(known))
+            for each, piece in zip(known, pieces, strict=True):
+                each[name] = piece
+        pairs = zip(experts, known, strict=True)
         return replace(self, shared=shared, experts=[replace(e, parts=p) for e, p in pairs])
 
     @property
@@ -97,7 +94,7 @@ class Contents:
         return self.identity["numbers"][component]
 
     def state_of(self, component: str) -> State:
-        """The whole state of a component."""
+        """The whole state of a component, as it saves it."""
         parts = [expert.parts[component] for expert in self.experts]
         return self.parts(component).put_together(self.shared[component], parts)
 

@@ -109,6 +109,8 @@ def read_folder(folder: str | os.PathLike) -> Contents:
             shared,
             experts,
         )
+    except ReservoirError:  # which is a ValueError, and says what is wrong
+        raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ReservoirError(
             f"the reservoir {folder} is not arranged as one ({type(error).__name__}: {error}): "
@@ -170,6 +172,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "numbers"}:
             raise ValueError("it tells of no expert, or not what they are")
         return manifest
+    except ReservoirError:
+        raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ReservoirError(
             f"{path} is damaged ({type(error).__name__}: {error}): {_TO_DO}"

@@ -13,6 +13,7 @@ from ..core.reservoir_pipeline import ReservoirPipeline
 from ..core.state import tensor_bytes
 from ..style.calibration import Calibration
 from .domains import kind_of
+from .layout import Layout
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which old torch did not save, and nobody uses
 
@@ -54,13 +55,18 @@ def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> d
     """
     method, encoder = pipeline.method, pipeline.encoder
     style = encoder.fingerprint() if hasattr(encoder, "fingerprint") else type(encoder).__name__
-    shapes = zip(method.space.names, method.space.shapes, strict=True)
-    adapts = hashlib.sha256(str([(n, tuple(s)) for n, s in shapes]).encode()).hexdigest()
+    layout = Layout.of(method.space)
+    adapts = hashlib.sha256(f"{layout.names} {layout.shapes}".encode()).hexdigest()
     identity = {
         "source model": digest_of(weights),
         "method": type(method).__name__,
         "optimizer": type(method.optimizer).__name__,
-        "params": f"{len(method.space)} numbers in {len(method.space.names)} tensors, {adapts}",
+        "params": {
+            "numbers": len(layout),
+            "tensors": adapts,
+            "scaling": layout.scaling,
+            "batch_share": layout.batch_share,
+        },
         "router": kind_of(pipeline.router),
         "style": style,
         "guard": None if pipeline.guard is None else type(pipeline.guard).__name__,

@@ -26,7 +26,7 @@ class Layout:
         names: Of the tensors.
         shapes: Theirs.
         scaling: What products of low-rank factors are multiplied by; None if there are no such.
-        batch_share: How much of a batch's own statistics BatchNorm predicts by, at most.
+        batch_share: How much of a batch's own statistics BatchNorm predicts by.
         added: What the vectors are for, where that is no part of the plain model; else None.
     """
 
@@ -40,7 +40,8 @@ class Layout:
     def of(cls, space: ParamSpace) -> Layout:
         """That of a space."""
         blended = layers_of(space.model, BlendedBatchNorm).values()
-        shares = [float(layer.rate) for layer in blended if layer.always]
+        # A share that is a tensor is one that experts find: it is among their values.
+        shares = [x.rate for x in blended if x.always and not isinstance(x.rate, Tensor)]
         norms = layers_of(space.model, _BatchNorm).values()
         shares += [1.0 for layer in norms if layer.running_mean is None]
         added = "prompts" if isinstance(space, PromptSpace) else None

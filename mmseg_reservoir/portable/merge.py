@@ -13,7 +13,7 @@ from ..core.state import tensor_bytes
 from ..errors import ReservoirError
 from .contents import Contents, Expert
 from .identity import differences
-from .parts import State, Undivided
+from .parts import State
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,12 @@ def merge(one: Contents, other: Contents, k_max: int | None = None) -> Merge:
         name: one.parts(name).merged(one.numbers(name), one.shared[name], other.shared[name])
         for name in one.components
     }
-    return Merge(one.with_experts(experts, shared=shared, k_max=room), matches)
+    return Merge(replace(one.with_experts(experts, shared), k_max=room), matches)
 
 
 def find_matches(one: Contents, other: Contents) -> list[int | None]:
     """For every expert of the other reservoir the one that it matches, by the router's own test."""
     domains = one.parts("router")
-    if isinstance(domains, Undivided):
-        domains.refuse()
     numbers, common = one.numbers("router"), one.shared["router"]
     pairs = []
     for j, theirs in enumerate(other.experts):

@@ -61,20 +61,19 @@ class Undivided(Parts):
 
     def put_together(self, common: State, parts: Sequence[State]) -> State:
         if len(parts) != common["count"]:
-            self.refuse()
+            self._refuse()
         return common["state"]
 
     def changed(self, common: State) -> State:
-        self.refuse()
+        self._refuse()
 
     def merged(self, numbers: State, one: State, other: State) -> State:
-        self.refuse()
+        self._refuse()
 
     def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
-        self.refuse()
+        self._refuse()
 
-    def refuse(self) -> NoReturn:
-        """Say what cannot be done with it."""
+    def _refuse(self) -> NoReturn:
         raise ReservoirError(
             f"the state of {self.name} cannot be divided among the experts, so they can be neither "
             "merged nor pruned: register how, in mmseg_reservoir.portable.parts.PARTS"

@@ -120,7 +120,10 @@ def changed_weights():
             "optimizer: Adam against SGD",
         ),
         (changed_weights, "source model: "),
-        (lambda: make_pipeline("style", statistics="batch"), "source model: "),
+        (
+            lambda: make_pipeline("style", statistics=0.1),
+            r"params.batch_share: 0.0 against 0.1; that of",
+        ),
     ],
 )
 def test_another_model_method_or_router_is_refused_with_the_difference(make, difference, tmp_path):

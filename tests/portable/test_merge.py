@@ -99,7 +99,8 @@ def test_parameters_and_moments_are_averaged_by_the_images_seen():
     torch.testing.assert_close(merged.parameters, (a.parameters + 2 * b.parameters) / 3)
     moments = [e.method["optimizer"]["exp_avg"] for e in (a, b, merged)]
     torch.testing.assert_close(moments[2], (moments[0] + 2 * moments[1]) / 3)
-    assert merged.method["optimizer"]["step"] == 12  # the larger count
+    steps = [float(e.method["optimizer"]["step"]) for e in (a, b, merged)]
+    assert steps[0] < steps[1] == steps[2]
     assert vars(merged.tally) == {"images": 36, "visits": 2, "updates": 18}
 
 
@@ -117,7 +118,8 @@ def test_guard_and_pooling_of_a_merged_expert():
     heavier = other.experts[3].parts["guard"]["watch"]
     assert merged.parts["guard"]["watch"]["batches"] == heavier["batches"]
     assert merged.parts["guard"]["watch"]["next"] == 0  # looked at as soon as it adapts
-    assert merged.parts["pooling"]["updates"] == 18
+    updates = [e.parts["pooling"]["updates"] for e in (one.experts[2], other.experts[3])]
+    assert merged.parts["pooling"]["updates"] == sum(updates) > max(updates)
 
 
 def test_what_one_camera_holds_apart_stays_apart():
@@ -140,9 +142,9 @@ def test_centroids_farther_apart_than_tau_are_two_domains():
 
 def test_more_experts_than_room_are_reported_not_dropped():
     one, other = cameras("oracle")
-    with pytest.raises(ReservoirError, match=r"has 4 experts.*experts 2 of the second.*--k-max 4"):
-        merge(one, other, k_max=3)
-    assert merge(one, other, k_max=4).contents.k_max == 4
+    with pytest.raises(ReservoirError, match=r"has 5 experts.*experts 2 of the second.*--k-max 5"):
+        merge(one, other, k_max=4)
+    assert merge(one, other, k_max=5).contents.k_max == 5
 
 
 @pytest.mark.parametrize("kind", ["style", "segment"])

@@ -18,7 +18,9 @@ def test_a_line_per_expert_with_its_nearest(kind, tmp_path):
     assert len(lines) == 4
     cells = [cell.strip() for cell in lines[2].split("│")[1:-1]]
     tally = contents.experts[1].tally
-    assert cells[:6] == ["1", *map(str, vars(tally).values()), "1", "0"]
+    watch = contents.experts[1].parts["guard"]["watch"]
+    care = [f"{watch['scale']:.3g}", str(watch["alarms"])]
+    assert cells[:6] == ["1", *map(str, vars(tally).values()), *care]
     other, distance = nearest(contents, 1)
     assert cells[6] == str(other)
     assert cells[7] == f"{distance:.2f}"
@@ -31,4 +33,6 @@ def test_an_oracle_has_no_neighbours(tmp_path):
     show(pipeline, ["clear", "dark"])
     folder = save_reservoir(pipeline, tmp_path / "saved")
     assert nearest(read_folder(folder), 1)[0] is None
-    assert "│ -" in overview(read_folder(folder), folder)
+    last = overview(read_folder(folder), folder).splitlines()[-3]
+    cells = [cell.strip() for cell in last.split("│")[1:-1]]
+    assert cells[:8] == ["2", "12", "1", "6", "-", "-", "-", "-"]

@@ -61,6 +61,7 @@ def test_events_of_the_guard_follow_their_expert():
     pipeline = make_pipeline("oracle", care=True)
     show(pipeline, ["clear", "dark", "bright"])
     guard = pipeline.guard
+    guard._events.clear()
     for step, expert in enumerate((1, 3, 1, 2)):
         guard._events.append({"step": step, "expert": expert, "keep": 0.5})
     other = make_pipeline("oracle", care=True)
@@ -71,4 +72,5 @@ def test_events_of_the_guard_follow_their_expert():
         (2, 1),
     ]
     assert other.guard.report()["experts"][2]["batches"] == 6
-    assert other.pooling.state_dict() == {"updates": [0, 6, 6]}
+    updates = pipeline.pooling.state_dict()["updates"]
+    assert other.pooling.state_dict()["updates"] == [*updates[:2], updates[3]]

@@ -157,3 +157,18 @@ def test_missing_files_are_named(tmp_path, capsys):
     root = tmp_path / "none"
     line = fail(capsys, *cifar, "--cfg-options", f"data.root={root}")
     assert f"there is no {root / 'labels.npy'}" in line
+
+
+def test_a_run_goes_on_from_the_reservoir_of_another(tmp_path, capsys):
+    options = [*SMALL, "reservoir.preset=published", "reservoir.style.weights=seeded"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert test_cls.main([*map(str, TENT), f"--work-dir={first}", *options]) == 0
+    manifest = json.loads((first / "reservoir" / "manifest.json").read_text())
+    k = len(manifest["experts"])
+    assert manifest["about"]["batch_size"] == 100
+    flags = [f"--work-dir={second}", f"--start-from={first / 'reservoir'}", "--frozen"]
+    assert test_cls.main([*map(str, TENT), *flags, *options]) == 0
+    results = json.loads((second / "results.json").read_text())
+    assert {route["k"] for route in results["routes"]} == {k}
+    assert results["updates"]["updates"] == 0
+    assert not (second / "reservoir").exists()
