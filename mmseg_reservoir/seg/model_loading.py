@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
-from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.registry import MODELS, init_default_scope
 from mmseg.datasets import CityscapesDataset
+from mmseg.registry import DATASETS
 from torch import nn
 
 from ..checkpoint_files import find_weights
