@@ -19,10 +19,12 @@ SHIPPED = (
     "checkpoints/digits_convnet.safetensors",
     "checkpoints/digits_vit.safetensors",
     "checkpoints/segformer_tiny_minicity.safetensors",
+    "checkpoints/styles_cityscapes.safetensors",
     "checkpoints/vgg19_front.safetensors",
 )
 """What is installed in the package's ``.mim``, as mmseg does with its own."""
 COMMANDS = {
+    "reservoir-adapt": "adapt",
     "reservoir-test": "test",
     "reservoir-test-cls": "test_cls",
     "reservoir-summarize": "summarize",

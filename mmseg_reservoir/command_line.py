@@ -113,7 +113,11 @@ def read_config(
 
     The ``known`` keys may be set at the top level though the file has them not.
     """
-    cfg = _read(find_config(path))
+    return merge_options(_read(find_config(path)), changes, known)
+
+
+def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str] = ()) -> Config:
+    """A config with changes by dotted keys merged in; see :func:`read_config`."""
     valid = {*cfg, *known}
     for key in changes:
         top = key.split(".")[0]

@@ -33,6 +33,7 @@ def _command(tool: str) -> Callable[..., int | None]:
     return run
 
 
+adapt = _command("adapt")
 check_dataset = _command("check_dataset")
 convert_checkpoint = _command("convert_checkpoint")
 make_minicity = _command("make_minicity")

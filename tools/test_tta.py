@@ -42,6 +42,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("checkpoint", nargs="?", help="default: load_from of the config")
     parser.add_argument("--show-dir", help="save panels with pseudo-labels here")
     parser.add_argument(
+        "--show-frames",
+        type=_count_or_all,
+        metavar="N|all",
+        help="with --show-dir: so many frames of every visit, evenly spaced (default: the first)",
+    )
+    parser.add_argument(
         "--baseline", help="with --show-dir: also show 'source', or the --show-dir of another run"
     )
     parser.add_argument(
@@ -131,9 +137,20 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
     if args.show_dir:
         hooks.setdefault("PseudoLabelHook", {"type": "PseudoLabelHook"})
         hooks["PseudoLabelHook"]["show_dir"] = args.show_dir
+        if args.show_frames:
+            hooks["PseudoLabelHook"]["frames"] = args.show_frames
         if args.baseline:
             hooks["PseudoLabelHook"]["baseline"] = args.baseline
     return list(hooks.values())
+
+
+def _count_or_all(word: str) -> int | str:
+    if word == "all":
+        return word
+    count = int(word)
+    if count < 1:
+        raise ValueError(f"{count} frames cannot be shown")
+    return count
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -79,14 +79,22 @@ class StreamProgress:
         self._where, self._k = state["where"], state["k"]
 
     def advance(
-        self, round: int, domain: str, *, expert: int, k: int, score: str = "", count: int = 1
+        self,
+        round: int | None,
+        domain: str,
+        *,
+        expert: int,
+        k: int,
+        score: str = "",
+        count: int = 1,
     ) -> None:
-        """Move on by ``count`` to a round and a domain.
+        """Move on by ``count`` to a round, None of a stream that has none, and a domain.
 
         The ``expert`` of ``k`` adapted; ``score`` is the running one with its name.
         """
         self._done += count
-        self._where = f"round {round}{f'/{self.rounds}' if self.rounds else ''} {domain}"
+        of = f"/{self.rounds}" if self.rounds else ""
+        self._where = domain if round is None else f"round {round}{of} {domain}"
         self._k = k
         status = ", ".join(filter(None, [f"expert {expert}", f"K {k}", score]))
         if self._bar is not None:

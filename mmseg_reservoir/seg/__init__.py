@@ -12,6 +12,7 @@ from .hooks.progress_hook import ProgressHook  # noqa: E402
 from .hooks.pseudo_label_hook import PseudoLabelHook  # noqa: E402
 from .hooks.results_hook import ResultsHook  # noqa: E402
 from .hooks.resume_hook import ResumeHook  # noqa: E402
+from .inferencer import FrameResult, ReservoirInferencer  # noqa: E402
 from .loop import RecurringTestLoop  # noqa: E402
 from .metric import VisitIoUMetric  # noqa: E402
 from .nvlabs import segformer  # noqa: E402, F401 (registers models)
@@ -23,9 +24,11 @@ __all__ = [
     "ACDCDataset",
     "AdaptationHook",
     "AdaptiveSegmentor",
+    "FrameResult",
     "ProgressHook",
     "PseudoLabelHook",
     "RecurringTestLoop",
+    "ReservoirInferencer",
     "ResultsHook",
     "ResumeHook",
     "StrictCheckpointHook",

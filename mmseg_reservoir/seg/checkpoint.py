@@ -139,7 +139,7 @@ def _download(url: str) -> Path:
             torch.hub.download_url_to_file(url, str(target))
         except OSError as error:
             raise ReservoirError(
-                f"{url} could not be downloaded ({error}): try again, or give the path of a copy"
+                f"{url} could not be downloaded ({error}): try again, or put a copy at {target}"
             ) from error
     barrier()
     return target

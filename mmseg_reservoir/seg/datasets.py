@@ -1,12 +1,15 @@
-"""Datasets in ACDC's layout, and folders of unlabelled source images."""
+"""Datasets in ACDC's layout, and folders of unlabelled images."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mmcv.transforms import LoadAnnotations as BaseLoadAnnotations
+from mmengine.logging import print_log
 from mmengine.registry import DATASETS
 from mmseg.datasets import BaseSegDataset, CityscapesDataset
 
@@ -30,7 +33,8 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
     """Images of one adverse condition in ACDC's folders, sorted by name, with Cityscapes' classes.
 
     ``ROOT/rgb_anon/{condition}/{split}/{sequence}/*_rgb_anon.png`` and
-    ``ROOT/gt/{condition}/{split}/{sequence}/*_gt_labelTrainIds.png``.
+    ``ROOT/gt/{condition}/{split}/{sequence}/*_gt_labelTrainIds.png``. A condition without any
+    label, as in ACDC's test split, is a stream that is not scored.
 
     Args:
         data_root: The folder that holds ``rgb_anon`` and ``gt``.
@@ -60,6 +64,17 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
                 "folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
             )
         unlabelled = [s for s in samples if not Path(s["seg_map_path"]).is_file()]
+        if len(unlabelled) == len(samples):
+            first = samples[0]["seg_map_path"]
+            print_log(
+                f"no labels for the images below {folder} (the first should be at {first}): they "
+                "will not be scored",
+                logger="current",
+                level=logging.WARNING,
+            )
+            steps = self.pipeline.transforms
+            self.pipeline.transforms = [s for s in steps if not isinstance(s, BaseLoadAnnotations)]
+            return [{k: v for k, v in s.items() if k != "seg_map_path"} for s in samples]
         if unlabelled:
             raise ReservoirError(
                 f"{len(unlabelled)} of {len(samples)} images below {folder} have no label, the "

@@ -119,7 +119,10 @@ class RecurringTestLoop(TestLoop):
         return sum(len(self.loaders[visit.domain].dataset) for visit in self.visits)
 
     def run(self) -> dict[str, float]:
-        """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean."""
+        """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean.
+
+        A visit to a domain without labels has none.
+        """
         with self.closing:
             self._restart()
             try:
@@ -132,7 +135,7 @@ class RecurringTestLoop(TestLoop):
                 raise
             self.runner.call_hook("after_test")
         known = [score for score in self._scores.values() if not math.isnan(score)]
-        return {**self._scores, "mIoU": sum(known) / len(known) if known else math.nan}
+        return {**self._scores, "mIoU": sum(known) / len(known)} if known else {}
 
     def _restart(self) -> None:
         self._begun = 0  # the visit that is under way, or next
@@ -182,7 +185,8 @@ class RecurringTestLoop(TestLoop):
         # Numbers of numpy become plain ones.
         metrics = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
         self._begun, self._batches = visit.index + 1, 0
-        self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
+        if "mIoU" in metrics:
+            self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
         self.runner.call_hook("after_test_epoch", metrics=metrics)
 
     def _batches_left(self) -> Iterator[Any]:

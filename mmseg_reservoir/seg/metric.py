@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +20,15 @@ from ..errors import ReservoirError
 class VisitIoUMetric(IoUMetric):
     """mmseg's ``IoUMetric`` without its rounding to two decimals and its table per class.
 
-    After :meth:`evaluate`, ``per_class`` maps each class name to its IoU in percent (None for a
-    class that neither occurs nor is predicted), and ``strange_labels`` is the number of images
-    whose labels hold values that are no class. Scores are NaN where no pixel was labelled.
+    Images without a label are not scored, and a visit without any has no scores at all; they are
+    NaN where no pixel was labelled. After :meth:`evaluate`, ``per_class`` maps each class name to
+    its IoU in percent (None for a class that neither occurs nor is predicted), and
+    ``strange_labels`` is the number of images whose labels hold values that are no class.
+
+    Args:
+        iou_metrics: ``"mDice"``, ``"mFscore"``: what else to compute. mIoU always is, since records
+            and tables go by it.
+        **options: See ``mmseg.evaluation.IoUMetric``.
     """
 
     default_prefix = ""  # one metric per visit: its names need none
@@ -30,9 +37,19 @@ class VisitIoUMetric(IoUMetric):
     strange_so_far = 0
     _has_warned = False
 
+    def __init__(self, iou_metrics: Sequence[str] = ("mIoU",), **options: Any) -> None:
+        super().__init__(iou_metrics=list(dict.fromkeys(("mIoU", *iou_metrics))), **options)
+
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Count the pixels of a batch."""
-        for sample in data_samples:
+        labelled = [s for s in data_samples if "gt_sem_seg" in s and not self.format_only]
+        others = [s for s in data_samples if "gt_sem_seg" not in s or self.format_only]
+        if others:
+            # What mmseg calls it if there is no label: only to write predictions, if it is asked.
+            asked, self.format_only = self.format_only, True
+            super().process(data_batch, others)
+            self.format_only = asked
+        for sample in labelled:
             predicted = tuple(sample["pred_sem_seg"]["data"].shape[-2:])
             label = tuple(sample["gt_sem_seg"]["data"].shape[-2:])
             if predicted != label:
@@ -42,7 +59,7 @@ class VisitIoUMetric(IoUMetric):
                     "the same size"
                 )
             self._check_values(sample)
-        super().process(data_batch, data_samples)
+        super().process(data_batch, labelled)
         if self.results:  # all that is kept, and saved, of a visit
             self.results = [tuple(_total(self.results))]
 
@@ -70,12 +87,14 @@ class VisitIoUMetric(IoUMetric):
         """mIoU in percent over the images of this visit so far."""
         return self._summary(_total(self.results))["mIoU"] if self.results else float("nan")
 
+    def evaluate(self, size: int) -> dict[str, float]:
+        """The scores of the visit; none if nothing had a label."""
+        self.per_class = {}
+        self.strange_labels, self.strange_so_far = self.strange_so_far, 0
+        return super().evaluate(size) if self.results else {}
+
     def compute_metrics(self, results: list) -> dict[str, float]:
         """mIoU, mAcc and aAcc in percent over the whole visit."""
-        self.strange_labels, self.strange_so_far = self.strange_so_far, 0
-        if not results:  # every image was skipped
-            self.per_class = dict.fromkeys(self.dataset_meta["classes"])
-            return {"mIoU": math.nan}
         areas = _total(results)
         iou = (areas[0] / areas[1]).tolist()
         classes = self.dataset_meta["classes"]

@@ -10,29 +10,40 @@ from typing import Any
 
 import cv2
 import torch
+from mmengine.config import Config
 from mmengine.runner import Runner
 from rich.progress import track
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..build import Workplace
+from ..core.image_range import ImageRange
 from ..errors import ReservoirError
 from ..options import Options, check_options
 from .bad_images import check_sizes
 from .datasets import UnlabelledImages, check_count, without_labels
+from .forward import segmentation_forward
 
 
-class RunnerSource:
+def workplace_of(cfg: Config, model: nn.Module) -> Workplace:
+    """What a segmentor, with its weights loaded, and the config of its test data bring."""
+    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    return Workplace(model, segmentation_forward, image_range, ConfigSource(cfg, model))
+
+
+class ConfigSource:
     """The images named by ``source_images`` in the config, through the pipeline of the test.
 
     They are looked for when somebody wants them: a plain method needs none, and a saved
     calibration replaces them.
 
     Args:
-        runner: Its config names the images and the test data; its model preprocesses.
+        cfg: Names the images and the test data.
+        model: Preprocesses them.
     """
 
-    def __init__(self, runner: Runner) -> None:
-        self.runner = runner
-        self.batch_size: int = runner.cfg.test_dataloader.batch_size
+    def __init__(self, cfg: Config, model: nn.Module) -> None:
+        self.cfg, self.model = cfg, model
+        self.batch_size: int = cfg.test_dataloader.batch_size
 
     @staticmethod
     def check(options: Options | None) -> None:
@@ -44,28 +55,28 @@ class RunnerSource:
     @property
     def is_named(self) -> bool:
         """Whether the config names any; who can do without asks this first."""
-        return bool(self.runner.cfg.get("source_images"))
+        return bool(self.cfg.get("source_images"))
 
     @cached_property
     def dataset(self) -> UnlabelledImages:
         """The images, one by one."""
-        options = self.runner.cfg.get("source_images")
+        options = self.cfg.get("source_images")
         if not self.is_named:
             raise ReservoirError(
                 "source images are needed: set source_images=dict(data_root=...) to a folder of "
                 "clear images, or, if only the reservoir asks for them, "
                 "reservoir.calibration.file to a saved calibration"
             )
-        pipeline = list(self.runner.cfg.test_dataloader.dataset.pipeline)
+        pipeline = list(self.cfg.test_dataloader.dataset.pipeline)
         return UnlabelledImages(**options, pipeline=pipeline)
 
     def __iter__(self) -> Iterator[Tensor]:
         """Preprocessed batches of the size of the test's; the last one may be smaller."""
-        test = self.runner.cfg.test_dataloader
-        loader = self.runner.build_dataloader({**test, "dataset": self.dataset})
+        test = self.cfg.test_dataloader
+        loader = Runner.build_dataloader({**test, "dataset": self.dataset})
         for data in track(loader, "Reading source images", transient=True):
             check_sizes(data["inputs"])
-            yield self.runner.model.data_preprocessor(data, False)["inputs"]
+            yield self.model.data_preprocessor(data, False)["inputs"]
 
     def identity(self) -> dict[str, Any]:
         """Everything that the batches depend on, so that a calibration need not be repeated."""
@@ -73,8 +84,8 @@ class RunnerSource:
         stats = [Path(path).stat() for path in paths]
         origin = {
             "batch_size": self.batch_size,
-            "pipeline": without_labels(self.runner.cfg.test_dataloader.dataset.pipeline),
-            "preprocessor": self.runner.cfg.model.get("data_preprocessor", {}),
+            "pipeline": without_labels(self.cfg.test_dataloader.dataset.pipeline),
+            "preprocessor": self.cfg.model.get("data_preprocessor", {}),
             "images": [(p, s.st_size, s.st_mtime_ns) for p, s in zip(paths, stats, strict=True)],
             "versions": {"torch": torch.__version__, "cv2": cv2.__version__},
         }

@@ -122,7 +122,8 @@ class Calibration:
             )
         try:
             groups, about = json.loads(metadata["groups"]), json.loads(metadata["about"])
-            return cls(tensors["styles"], about, groups)
+            # What is shipped is stored in half precision.
+            return cls(tensors["styles"].float(), about, groups)
         except (KeyError, ValueError) as error:
             raise ReservoirError(
                 f"{path} is damaged ({type(error).__name__}: {error}): calibrate again"

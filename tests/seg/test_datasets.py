@@ -47,6 +47,14 @@ def test_missing_folder_empty_folder_and_missing_label_are_explained(root):
         ACDCDataset(data_root=str(root), condition="rain")
 
 
+def test_a_condition_without_any_label_is_read_without(root):
+    shutil.rmtree(root / "gt" / "fog" / "train")
+    dataset = ACDCDataset(data_root=str(root), condition="fog", pipeline=PIPELINE)
+    assert len(dataset) == 3
+    assert "gt_sem_seg" not in dataset[0]["data_samples"]
+    assert "seg_map_path" not in dataset.get_data_info(0)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", ["rgb_anon", "gt"])
 def test_a_damaged_file_is_named(root, workers, kind):

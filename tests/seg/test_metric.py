@@ -1,3 +1,4 @@
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -86,5 +87,39 @@ def test_a_visit_without_a_labelled_pixel_has_no_score(metric):
 
 
 def test_a_visit_of_which_every_image_was_skipped_has_no_score(metric):
-    assert np.isnan(metric.compute_metrics([])["mIoU"])
-    assert metric.per_class == dict.fromkeys("abcd")
+    assert metric.evaluate(0) == {}
+    assert metric.per_class == {}
+
+
+def test_images_without_labels_are_not_scored(metric):
+    right, wrong = np.zeros((2, 2), int), np.ones((2, 2), int)
+    unlabelled = {k: v for k, v in sample(wrong, wrong).items() if k != "gt_sem_seg"}
+    metric.process({}, [sample(right, right), unlabelled])
+    assert metric.evaluate(2)["mIoU"] == 100
+    metric.process({}, [unlabelled])
+    assert np.isnan(metric.running_miou())
+    assert metric.evaluate(1) == {}
+    assert metric.per_class == {}
+
+
+@pytest.mark.parametrize("words", [["mDice"], ["mFscore", "mIoU"]])
+def test_other_scores_come_beside_miou(words):
+    metric = VisitIoUMetric(iou_metrics=words)
+    metric.dataset_meta = {"classes": ("a", "b")}
+    metric.process({}, [sample([[0, 0], [1, 1]], [[0, 1], [1, 1]])])
+    scores = metric.evaluate(1)
+    assert scores["mIoU"] == pytest.approx(100 * (1 / 2 + 2 / 3) / 2)
+    other = {"mDice": "mDice", "mFscore": "mFscore"}[words[0]]
+    assert scores[other] == pytest.approx(100 * (2 / 3 + 4 / 5) / 2)
+
+
+def test_format_only_writes_predictions_and_looks_at_no_label(tmp_path):
+    metric = VisitIoUMetric(format_only=True, output_dir=str(tmp_path))
+    metric.dataset_meta = {"classes": ("a", "b", "c")}
+    labelled = sample(np.full((2, 3), 2), np.zeros((9, 9), int))  # whose label would not fit
+    unlabelled = {**labelled, "img_path": "other.png"}
+    del unlabelled["gt_sem_seg"]
+    metric.process({}, [labelled, unlabelled])
+    assert metric.evaluate(2) == {}
+    for name in ("image.png", "other.png"):
+        assert cv2.imread(str(tmp_path / name), cv2.IMREAD_GRAYSCALE).tolist() == [[2, 2, 2]] * 2

@@ -16,17 +16,16 @@ from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from ...build import SEGMENTATION, Plan, Workplace
-from ...core.image_range import ImageRange
+from ...build import SEGMENTATION, Plan
 from ...core.reservoir_pipeline import ReservoirPipeline
 from ...errors import ReservoirError
 from ...methods import AdaptationMethod
 from ...portable import save_reservoir
 from ...routing.base import Router
 from ..bad_images import BadImage
-from ..forward import check_model, segmentation_forward
+from ..forward import check_model
 from ..quiet_runner import FILE_ONLY
-from ..source_images import RunnerSource
+from ..source_images import ConfigSource, workplace_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
 """What a config says about adaptation; all of it goes to :class:`Plan`. And ``source_images``."""
@@ -84,8 +83,7 @@ class AdaptationHook(Hook):
         method = None if self.method is None else self.method(model)
         plan = make_plan(runner.cfg, runner.seed, self.ready, method)
         runner.logger.info(plan.describe(), extra=FILE_ONLY)
-        image_range = ImageRange.of_preprocessor(model.data_preprocessor)
-        place = Workplace(model, segmentation_forward, image_range, RunnerSource(runner))
+        place = workplace_of(runner.cfg, model)
         pipeline = plan.assemble(place)
         calibration = plan.look_at_source(pipeline, place)
         if calibration is not None:
@@ -141,7 +139,7 @@ def make_plan(
         reservoir = options.get("reservoir") or {}
         preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         options["reservoir"] = {**preset, **ready}
-    RunnerSource.check(_plain(cfg.get("source_images")))
+    ConfigSource.check(_plain(cfg.get("source_images")))
     return Plan(SEGMENTATION, **options, seed=seed)
 
 

@@ -46,18 +46,23 @@ class ProgressHook(Hook):
     ) -> None:
         visit, meta = runner.test_loop.visit, outputs[-1].metainfo
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
+        running = exact[0].running_miou() if exact else math.nan
         self._progress.advance(
             visit.round,
             visit.domain,
             expert=meta.get("expert", 0),
             k=meta.get("k", 1),
-            score=f"mIoU {exact[0].running_miou():.1f}" if exact else "",
+            score="" if math.isnan(running) else f"mIoU {running:.1f}",
             count=len(outputs),
         )
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        score = metrics["mIoU"]
-        self._progress.end_visit("no labelled pixel" if math.isnan(score) else f"mIoU {score:.2f}")
+        miou = metrics.get("mIoU")
+        if miou is None:
+            score = "not scored"
+        else:
+            score = "no labelled pixel" if math.isnan(miou) else f"mIoU {miou:.2f}"
+        self._progress.end_visit(score)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -13,6 +13,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from ...errors import ReservoirError
+from ..label_images import legend, overlay, paint, write_image
 
 _CAPTION_HEIGHT = 22
 
@@ -21,12 +22,14 @@ _CAPTION_HEIGHT = 22
 class PseudoLabelHook(Hook):
     """Saves chosen frames below ``show_dir/round{r}/{domain}/``.
 
-    Each frame gives a panel ``{name}.png`` and the bare train ids ``{name}_labelTrainIds.png``,
-    so that a later run can show them as its baseline.
+    Each frame gives a panel ``{name}.png``, the labels over the image with a legend,
+    ``{name}_overlay.png``, and the bare train ids ``{name}_labelTrainIds.png``, so that a later run
+    can show them as its baseline.
 
     Args:
         show_dir: Where the pictures go.
-        frames: Positions within a visit (0 is the first image).
+        frames: Positions within a visit (0 is the first image), how many evenly spaced ones, or
+            ``"all"``.
         rounds: Only these rounds; None for all.
         baseline: None, ``"source"`` (the model before adaptation), or the ``show_dir`` of
             another run with the same frames.
@@ -36,13 +39,15 @@ class PseudoLabelHook(Hook):
     def __init__(
         self,
         show_dir: str,
-        frames: Sequence[int] = (0,),
+        frames: Sequence[int] | int | Literal["all"] = (0,),
         rounds: Sequence[int] | None = None,
         baseline: str | None = None,
         max_width: int = 640,
     ) -> None:
         self.show_dir = Path(show_dir)
-        self.frames = frozenset(frames)
+        if isinstance(frames, str) and frames != "all":
+            raise ReservoirError(f"frames to show: positions, a number or 'all', got {frames!r}")
+        self.frames = frames
         self.rounds = None if rounds is None else frozenset(rounds)
         self.baseline = baseline
         self.max_width = max_width
@@ -55,6 +60,17 @@ class PseudoLabelHook(Hook):
     def load_state_dict(self, state: dict[str, int]) -> None:
         self._next = state["next"]
 
+    def before_test_epoch(self, runner: Runner) -> None:
+        """Count from the first frame of the visit."""
+        self._next = 0
+        count = len(runner.test_loop.dataloader.dataset)
+        if self.frames == "all":
+            self._chosen = range(count)
+        elif isinstance(self.frames, int):
+            self._chosen = np.linspace(0, count - 1, self.frames).round().astype(int).tolist()
+        else:
+            self._chosen = self.frames
+
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
@@ -66,29 +82,32 @@ class PseudoLabelHook(Hook):
             return
         where = Path(f"round{visit.round}") / visit.domain
         for offset, sample in enumerate(outputs):
-            if first + offset in self.frames:
+            if first + offset in self._chosen:
                 data = {key: [value[offset]] for key, value in data_batch.items()}
                 self._save(runner, data, sample, where)
 
     def _save(self, runner: Runner, data: dict, sample: Any, where: Path) -> None:
         name = Path(sample.img_path).stem
         folder = self.show_dir / where
-        folder.mkdir(parents=True, exist_ok=True)
-        palette = runner.test_loop.dataloader.dataset.metainfo["palette"]
+        meta = runner.test_loop.dataloader.dataset.metainfo
+        palette = meta["palette"]
         label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
         expert = f"pseudo-label (expert {sample.get('expert', 0)}, K = {sample.get('k', 1)})"
         image = cv2.imread(sample.img_path, cv2.IMREAD_COLOR)
         if image is None:
             raise ReservoirError(f"cannot read the image {sample.img_path}")
-        pictures = {"image": image, expert: _paint(label, palette)}
+        pictures = {"image": image, expert: paint(label, palette)}
         if "gt_sem_seg" in sample:
             truth = sample.gt_sem_seg.data[0].cpu().numpy()
-            pictures["ground truth"] = _paint(truth, palette)
+            pictures["ground truth"] = paint(truth, palette)
         if self.baseline is not None:
             baseline = self._baseline(runner, data, where / f"{name}_labelTrainIds.png")
-            pictures[f"baseline: {Path(self.baseline).name}"] = _paint(baseline, palette)
-        _write(folder / f"{name}_labelTrainIds.png", label)
-        _write(folder / f"{name}.png", panel(pictures, self.max_width))
+            pictures[f"baseline: {Path(self.baseline).name}"] = paint(baseline, palette)
+        write_image(folder / f"{name}_labelTrainIds.png", label)
+        write_image(folder / f"{name}.png", panel(pictures, self.max_width))
+        explained = legend(label, meta["classes"], palette, label.shape[1])
+        shown = np.vstack([overlay(image, label, palette), explained])
+        write_image(folder / f"{name}_overlay.png", shown)
 
     def _baseline(self, runner: Runner, data: dict, file: Path) -> np.ndarray:
         if self.baseline == "source":
@@ -116,15 +135,3 @@ def panel(pictures: dict[str, np.ndarray], max_width: int) -> np.ndarray:
         )
         columns += [column, np.full((len(column), 4, 3), 255, np.uint8)]
     return np.hstack(columns[:-1])
-
-
-def _paint(label: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
-    """Colour train ids (as BGR); what has no class is black."""
-    colours = np.zeros((256, 3), np.uint8)
-    colours[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
-    return colours[label.astype(np.uint8)]
-
-
-def _write(path: Path, image: np.ndarray) -> None:
-    if not cv2.imwrite(str(path), image):  # OpenCV reports a failure only by this value
-        raise ReservoirError(f"cannot write {path}: is the disk full or read-only?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
@@ -12,6 +13,7 @@ from mmengine.runner import Runner
 from ...datasets.manifest import describe_loader
 from ...report.closing import closing_tables, tell_troubles
 from ...report.record import RouteRecord, RunRecord, about_pipeline, finite
+from ..label_images import write_image
 from ..metric import VisitIoUMetric
 
 _ROUTE = {
@@ -30,8 +32,9 @@ _ROUTE = {
 class ResultsHook(Hook):
     """Records every visit and every route of a recurring test.
 
-    The files are written anew after each visit. Scalars also go to mmengine's visualizer, hence to
-    TensorBoard or W&B where a config asks for them.
+    The files are written anew after each visit. Of frames without labels, which cannot be scored,
+    the predicted train ids go to ``predictions/round{r}/{domain}`` in the work directory. Scalars
+    also go to mmengine's visualizer, hence to TensorBoard or W&B where a config asks for them.
     """
 
     priority = "LOW"
@@ -68,6 +71,13 @@ class ResultsHook(Hook):
             told = {name: meta[key] for key, name in _ROUTE.items() if key in meta}
             place = {"round": visit.round, "domain": visit.domain, "image": meta["img_path"]}
             self.record.add(RouteRecord(**place, **told))
+            if "gt_sem_seg" not in sample:
+                self._keep(sample, Path(f"round{visit.round}") / visit.domain)
+
+    def _keep(self, sample: Any, where: Path) -> None:
+        label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
+        name = f"{Path(sample.img_path).stem}_labelTrainIds.png"
+        write_image(self.record.folder / "predictions" / where / name, label)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
         """Note the scores of a visit and write the files."""
@@ -75,7 +85,7 @@ class ResultsHook(Hook):
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         others = {name: value for name, value in metrics.items() if name != "mIoU"}
         visit = self.record.visit(place.round, place.domain)
-        visit.score = finite(metrics["mIoU"])  # None if no pixel was labelled
+        visit.score = finite(metrics.get("mIoU"))  # None if no pixel was labelled
         skipped = getattr(runner.test_loop, "skipped", [])
         visit.skipped = sum(
             (s["round"], s["domain"]) == (visit.round, visit.domain) for s in skipped
@@ -83,10 +93,9 @@ class ResultsHook(Hook):
         visit.more = {"per_class": exact[0].per_class if exact else {}, **others}
         if exact and exact[0].strange_labels:
             visit.more["strange_labels"] = exact[0].strange_labels
-        runner.visualizer.add_scalars(
-            {f"mIoU/{place.domain}": metrics["mIoU"], "K": visit.k, "round": place.round},
-            step=place.index,
-        )
+        scores = {} if visit.score is None else {f"mIoU/{place.domain}": visit.score}
+        scalars = {**scores, "K": visit.k, "round": place.round}
+        runner.visualizer.add_scalars(scalars, step=place.index)
         self.record.write()
 
     def state_dict(self) -> dict[str, Any]:

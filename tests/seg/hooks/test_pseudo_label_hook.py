@@ -1,10 +1,19 @@
 import cv2
 import numpy as np
 import pytest
+from mmseg.datasets import CityscapesDataset
 from stream_run import TINY, data_options, run
 
 from mmseg_reservoir.seg.hooks.pseudo_label_hook import panel
+from mmseg_reservoir.seg.label_images import overlay
 from tools import test_tta
+
+PALETTE = CityscapesDataset.METAINFO["palette"]
+
+
+def panels_in(folder):
+    """The panels, without the label maps and overlays beside them."""
+    return sorted(p for p in folder.rglob("*.png") if not p.stem.endswith(("TrainIds", "overlay")))
 
 
 def write_config(path, hook: str):
@@ -19,7 +28,7 @@ def write_config(path, hook: str):
 def test_show_dir_saves_the_first_frame_of_every_visit(minicity, tmp_path):
     show = tmp_path / "panels"
     run("segformer-tiny_source", minicity, tmp_path / "w", flags=[f"--show-dir={show}"])
-    panels = sorted(p for p in show.rglob("*.png") if "labelTrainIds" not in p.name)
+    panels = panels_in(show)
     assert [str(p.parent.relative_to(show)) for p in panels] == [
         "round1/fog",
         "round1/night",
@@ -33,13 +42,32 @@ def test_show_dir_saves_the_first_frame_of_every_visit(minicity, tmp_path):
     label = cv2.imread(str(panels[0]).replace(".png", "_labelTrainIds.png"), cv2.IMREAD_GRAYSCALE)
     assert label.shape == (128, 256)
     assert label.max() < 19
+    shown = cv2.imread(str(panels[0]).replace(".png", "_overlay.png"))
+    np.testing.assert_array_equal(shown[:128], overlay(cv2.imread(str(image)), label, PALETTE))
+    assert shown[128:].shape[0] >= 18  # the legend
+
+
+@pytest.mark.parametrize(("words", "count"), [("2", 2), ("all", 3), (None, 1)])
+def test_so_many_frames_of_every_visit_are_shown(minicity, tmp_path, words, count):
+    flags = [f"--show-dir={tmp_path / 'p'}"] + ([f"--show-frames={words}"] if words else [])
+    run("segformer-tiny_source", minicity, tmp_path / "w", "test_cfg.rounds=1", flags=flags)
+    names = [p.stem[-15:-9] for p in panels_in(tmp_path / "p" / "round1" / "fog")]
+    wanted = {1: ["000001"], 2: ["000001", "000003"], 3: ["000001", "000002", "000003"]}
+    assert names == wanted[count]
+
+
+@pytest.mark.parametrize("words", ["none", "0", "-3"])
+def test_a_wrong_number_of_frames_is_refused(words, capsys):
+    with pytest.raises(SystemExit):
+        test_tta.main(["config.py", "--show-dir=p", f"--show-frames={words}"])
+    assert "--show-frames: invalid" in capsys.readouterr().err
 
 
 def test_chosen_frames_and_the_source_as_baseline(minicity, tmp_path):
     show = tmp_path / "panels"
     hook = f"show_dir={str(show)!r}, frames=[0, 2], rounds=[2], baseline='source'"
     run(write_config(tmp_path / "c.py", hook), minicity, tmp_path / "w")
-    panels = [p for p in show.rglob("*.png") if "labelTrainIds" not in p.name]
+    panels = panels_in(show)
     assert len(panels) == 4  # 2 frames x 2 domains, second round only
     assert all("round2" in str(p) for p in panels)
     assert cv2.imread(str(panels[0])).shape[1] == 4 * 256 + 3 * 4
@@ -50,7 +78,7 @@ def test_another_run_as_baseline(minicity, tmp_path, capfd):
     run("segformer-tiny_source", minicity, tmp_path / "w1", flags=[f"--show-dir={one}"])
     hook = f"show_dir={str(two)!r}, baseline={str(one)!r}"
     run(write_config(tmp_path / "c.py", hook), minicity, tmp_path / "w2")
-    assert len(list(two.rglob("*.png"))) == len(list(one.rglob("*.png"))) == 8
+    assert len(list(two.rglob("*.png"))) == len(list(one.rglob("*.png"))) == 12
 
     next(one.rglob("*_labelTrainIds.png")).unlink()
     config = write_config(tmp_path / "d.py", f"show_dir={str(two)!r}, baseline={str(one)!r}")

@@ -1,12 +1,16 @@
 import csv
 import json
 import math
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import cv2
 import pytest
 from mmengine.config import Config
+from mmengine.structures import PixelData
+from mmseg.structures import SegDataSample
 from stream_run import TINY, data_options, run, seeded_reservoir
 
 from mmseg_reservoir.check.survey import list_files
@@ -46,8 +50,9 @@ def small_run(folder, miou=50.0, **model):
         visualizer=Mock(),
     )
     hook = ResultsHook()
+    sample = SegDataSample(metainfo={"img_path": "a.png"}, gt_sem_seg=PixelData())
     hook.before_test(runner)
-    hook.after_test_iter(runner, 0, outputs=[SimpleNamespace(metainfo={"img_path": "a.png"})])
+    hook.after_test_iter(runner, 0, outputs=[sample])
     hook.after_test_epoch(runner, {"mIoU": miou})
     hook.after_test(runner)
     text = (folder / "results.json").read_text()
@@ -219,3 +224,47 @@ def test_tensorboard_by_config_alone(minicity, tmp_path):
     logged = [event.value for event in reader.Scalars("mIoU/fog")]
     expected = [v["mIoU"] for v in results["visits"] if v["domain"] == "fog"]
     assert logged == pytest.approx(expected, rel=1e-5)
+
+
+def test_frames_without_labels_are_predicted_and_not_scored(minicity, tmp_path, capfd):
+    shutil.copytree(minicity / "rgb_anon", tmp_path / "data" / "rgb_anon")
+    results = run("segformer-tiny_tent", tmp_path / "data", tmp_path / "w")
+    assert [visit["mIoU"] for visit in results["visits"]] == [None] * 4
+    assert len(results["routes"]) == results["updates"]["updates"] == 12
+    labels = sorted((tmp_path / "w" / "predictions").rglob("*_labelTrainIds.png"))
+    assert len(labels) == 12
+    assert labels[0].parent == tmp_path / "w" / "predictions" / "round1" / "fog"
+    assert cv2.imread(str(labels[0]), cv2.IMREAD_GRAYSCALE).shape == (128, 256)
+    printed = capfd.readouterr().out
+    assert "nothing was scored" in printed
+    assert "round 1/2 fog: not scored" in printed
+    assert "nan" not in printed
+
+
+def test_one_domain_may_be_without_labels(minicity, tmp_path):
+    shutil.copytree(minicity, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data" / "gt" / "night")
+    results = run("segformer-tiny_source", tmp_path / "data", tmp_path / "w", "test_cfg.rounds=1")
+    fog, night = results["visits"]
+    assert fog["mIoU"] > 0
+    assert night["mIoU"] is None
+    folders = {path.parent.name for path in (tmp_path / "w" / "predictions").rglob("*.png")}
+    assert folders == {"night"}
+
+
+def test_mmsegs_format_only_writes_every_prediction(minicity, tmp_path):
+    options = [
+        "test_evaluator.format_only=True",
+        f"test_evaluator.output_dir={tmp_path / 'out'}",
+        "test_cfg.rounds=1",
+    ]
+    results = run("segformer-tiny_source", minicity, tmp_path / "w", *options)
+    assert [visit["mIoU"] for visit in results["visits"]] == [None, None]
+    assert len(list((tmp_path / "out").glob("*.png"))) == 6
+
+
+def test_dice_is_recorded_beside_miou(minicity, tmp_path):
+    options = ["test_evaluator.iou_metrics=[mDice]", "test_cfg.rounds=1"]
+    results = run("segformer-tiny_source", minicity, tmp_path, *options)
+    for visit in results["visits"]:
+        assert visit["mDice"] >= visit["mIoU"] > 0

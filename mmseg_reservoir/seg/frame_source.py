@@ -1,0 +1,61 @@
+"""What a source of frames is."""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import ReservoirError
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class InputFrame:
+    """One frame of a stream.
+
+    Args:
+        name: Without a suffix; in folders of folders with ``/``.
+        index: Its position in the input, from 0; frames that were left out count.
+        image: BGR, uint8, ``(H, W, 3)``.
+    """
+
+    name: str
+    index: int
+    image: np.ndarray
+
+
+class FrameSource(ABC):
+    """Frames in their order. One that cannot be read is reported, skipped and counted.
+
+    Args:
+        every: Take each so-many-th frame.
+    """
+
+    name = "frames"
+    """What the stream is called in the names of files."""
+    total: int | None = None
+    """How many frames it has; None if that is not known."""
+    fps = 10.0
+    """Frames per second, for videos that are made of it."""
+
+    def __init__(self, every: int = 1) -> None:
+        if every < 1:
+            raise ReservoirError(f"every must be 1 (all frames) or more, got {every}")
+        self.every = every
+        self.broken = 0
+        """Frames that could not be read so far."""
+        self.dropped = 0
+        """Frames that a camera took while nobody had time for them."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[InputFrame]: ...
+
+    def _skip(self, what: str | os.PathLike) -> None:
+        self.broken += 1
+        _logger.warning("%s cannot be decoded: skipped", what)

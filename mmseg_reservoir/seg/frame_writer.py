@@ -1,0 +1,194 @@
+"""What is left of a stream on disk: overlays, labels to train on, confidences, one line a frame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TextIO
+
+import cv2
+import numpy as np
+
+from ..errors import ReservoirError
+from .inferencer import FrameResult
+from .label_images import NO_LABEL, Palette, overlay, paint, to_label_ids, write_image
+
+STREAM = "stream.jsonl"
+CONDITION = "footage"
+"""What ACDC's folders call the frames of a stream."""
+
+_SUFFIXES = {
+    "trainids": "_gt_labelTrainIds.png",
+    "labelids": "_gt_labelIds.png",
+    "colours": "_gt_labelColor.png",
+}
+"""ACDC's."""
+
+
+class FrameWriter:
+    """Writes what is made of each frame at once, so that an end by force loses at most a segment.
+
+    - ``stream.jsonl``: a line per frame;
+    - ``overlay/segment_00000.mp4``, ...: labels over the images, so many frames each. A segment
+      that is not finished is called ``.partial.mp4``; or ``overlay/{name}.png`` for each frame;
+    - ``rgb_anon/footage/train/{stream}/{name}_rgb_anon.png`` and its labels below ``gt``, as in
+      ACDC: ``ACDCDataset(data_root=FOLDER, condition="footage")`` reads both;
+    - ``confidence/{name}.png``: 0 to 255 for 0 to 1.
+
+    Args:
+        folder: Where all of that goes; one that holds another stream is refused.
+        name: That of the stream.
+        palette: RGB by class.
+        fps: Of the video.
+        shown: Overlays as a ``"video"``, as ``"frames"``, or ``"none"``.
+        labels: Write labels as Cityscapes' ``"trainids"``, ``"labelids"`` or ``"colours"``; None
+            for none.
+        min_confidence: Labels less probable than this are 255 (black as colours).
+        confidence: Write maps of confidence, too.
+        segment: Frames of a video file.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        name: str,
+        palette: Palette,
+        fps: float = 10.0,
+        shown: Literal["video", "frames", "none"] = "video",
+        labels: Literal["trainids", "labelids", "colours"] | None = None,
+        min_confidence: float = 0.0,
+        confidence: bool = False,
+        segment: int = 300,
+    ) -> None:
+        self.folder = Path(folder).expanduser()
+        if (self.folder / STREAM).exists():
+            raise ReservoirError(
+                f"{self.folder} holds another stream: choose another folder, or remove it"
+            )
+        if not 0 <= min_confidence <= 1:
+            raise ReservoirError(f"min_confidence must lie in [0, 1], got {min_confidence}")
+        self.name, self.palette = name, palette
+        self.shown, self.labels, self.confidence = shown, labels, confidence
+        self.min_confidence = min_confidence
+        self._video = VideoSegments(self.folder / "overlay", fps, segment)
+        self._lines: TextIO | None = None  # until there is a line: a mistake leaves no folder
+
+    def __enter__(self) -> FrameWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def write(self, frame: FrameResult, **more: Any) -> None:
+        """Write all that is asked for of a frame, its line last; ``more`` joins the line."""
+        sure = np.where(frame.confidence >= self.min_confidence, frame.labels, NO_LABEL)
+        if self.shown != "none":
+            shown = overlay(frame.image, sure, self.palette)
+            if self.shown == "video":
+                self._video.write(shown)
+            else:
+                write_image(self.folder / "overlay" / f"{frame.name}.png", shown)
+        if self.labels is not None:
+            self._write_labels(frame, sure.astype(np.uint8))
+        if self.confidence:
+            map = np.round(255 * frame.confidence).astype(np.uint8)
+            write_image(self.folder / "confidence" / f"{frame.name}.png", map)
+        self._write_line(
+            {**_told(frame), "below_confidence": float(np.mean(sure == NO_LABEL)), **more}
+        )
+
+    def _write_labels(self, frame: FrameResult, labels: np.ndarray) -> None:
+        kinds = {
+            "trainids": lambda: labels,
+            "labelids": lambda: to_label_ids(labels),
+            "colours": lambda: paint(labels, self.palette),
+        }
+        place = Path(CONDITION) / "train" / self.name
+        # A name of ACDC's own keeps it: no second suffix.
+        stem = frame.name.removesuffix("_rgb_anon")
+        write_image(
+            self.folder / "gt" / place / f"{stem}{_SUFFIXES[self.labels]}", kinds[self.labels]()
+        )
+        write_image(self.folder / "rgb_anon" / place / f"{stem}_rgb_anon.png", frame.image)
+
+    def _write_line(self, line: Mapping[str, Any]) -> None:
+        if self._lines is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lines = (self.folder / STREAM).open("w", encoding="utf-8")
+        self._lines.write(json.dumps(line, allow_nan=False) + "\n")
+        self._lines.flush()  # a line that was written stays, however the program ends
+
+    def close(self) -> None:
+        """Finish the last segment."""
+        self._video.close()
+        if self._lines is not None:
+            self._lines.close()
+
+
+class VideoSegments:
+    """A video in files of so many frames: each is whole when it gets its name.
+
+    A video file cannot be opened before it has been finished; of a long one, an end by force would
+    leave nothing. A frame of another size begins another file, too.
+
+    Args:
+        folder: Where they go.
+        fps: Frames per second.
+        length: Frames of a file.
+    """
+
+    def __init__(self, folder: Path, fps: float, length: int) -> None:
+        if length < 1:
+            raise ReservoirError(f"a segment must have 1 or more frames, got {length}")
+        self.folder, self.fps, self.length = folder, fps, length
+        self._writer: cv2.VideoWriter | None = None
+        self._number = self._frames = 0
+        self._size = (0, 0)
+
+    def write(self, image: np.ndarray) -> None:
+        """Append a frame (BGR)."""
+        size = (image.shape[1], image.shape[0])
+        if self._writer is not None and (self._frames == self.length or size != self._size):
+            self.close()
+        if self._writer is None:
+            self._open(size)
+        self._writer.write(image)
+        self._frames += 1
+
+    def close(self) -> None:
+        """Finish the file that is open."""
+        if self._writer is None:
+            return
+        self._writer.release()
+        self._path("partial.mp4").rename(self._path("mp4"))
+        self._writer = None
+        self._number += 1
+
+    def _open(self, size: tuple[int, int]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path, codec = self._path("partial.mp4"), cv2.VideoWriter.fourcc(*"mp4v")
+        self._writer = cv2.VideoWriter(str(path), codec, self.fps, size)
+        if not self._writer.isOpened():
+            self._writer = None
+            raise ReservoirError(
+                f"cannot write the video {path}: is the disk full? Else this OpenCV has no codec "
+                "mp4v: ask for frames instead (--overlay frames)"
+            )
+        self._size, self._frames = size, 0
+
+    def _path(self, suffix: str) -> Path:
+        return self.folder / f"segment_{self._number:05d}.{suffix}"
+
+
+def _told(frame: FrameResult) -> dict[str, Any]:
+    """What a line says of a frame."""
+    arrays = ("image", "labels", "confidence")
+    plain = {name: value for name, value in vars(frame).items() if name not in arrays}
+    return {**plain, "mean_confidence": float(frame.confidence.mean())}

@@ -1,0 +1,112 @@
+"""A segmentor outside of a run: its config, its weights, and what its classes are."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import MODELS, init_default_scope
+from mmseg.datasets import CityscapesDataset
+from mmseg.registry import DATASETS
+from torch import nn
+
+from ..checkpoint_files import find_weights
+from ..command_line import find_config
+from ..errors import ReservoirError
+from ..files import shipped
+from .checkpoint import check_compatible, load, read_checkpoints_safely
+from .model_zoo import find_in_zoo
+
+_logger = logging.getLogger(__name__)
+_PIPELINE = [dict(type="LoadImageFromFile"), dict(type="PackSegInputs")]
+
+
+def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config, str]:
+    """Config and weights of a model.
+
+    Args:
+        model: A config, or its file; the name of a config that comes with us; or the name of a
+            model in mmseg's zoo, which knows its weights, too.
+        weights: A file or an address; None for those that the zoo or ``load_from`` names.
+    """
+    known = None
+    if isinstance(model, Config):
+        cfg = model.copy()
+    elif Path(model).suffix == ".py" or Path(model).is_file():
+        cfg = Config.fromfile(find_config(model))
+    elif (shipped("configs") / f"{model}.py").is_file():
+        cfg = Config.fromfile(find_config(f"{model}.py"))
+    else:
+        path, known = find_in_zoo(str(model))
+        cfg = Config.fromfile(path)
+    if "model" not in cfg:
+        raise ReservoirError(f"{model} has no model: name a config of a segmentor")
+    weights = weights or known or cfg.get("load_from")
+    if not weights:
+        raise ReservoirError(
+            f"no weights for {cfg.filename or 'the config'}: give weights=FILE (--weights FILE)"
+        )
+    return _with_test_data(cfg), str(weights)
+
+
+def _with_test_data(cfg: Config) -> Config:
+    """The config with a test dataloader, of single images, whether or not it has one."""
+    dataset = (cfg.get("test_dataloader") or {}).get("dataset") or {}
+    steps = list(dataset.get("pipeline") or _PIPELINE)
+    cfg.test_dataloader = dict(
+        batch_size=1,
+        num_workers=0,
+        sampler=dict(type="DefaultSampler", shuffle=False),
+        dataset=dict(type=dataset.get("type"), pipeline=steps),
+    )
+    return cfg
+
+
+def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Module:
+    """The segmentor with its weights, in evaluation mode; ``dataset_meta`` tells its classes.
+
+    Weights that do not fill the whole model are an error.
+    """
+    init_default_scope(cfg.get("default_scope") or "mmseg")
+    read_checkpoints_safely()
+    options = copy.deepcopy(cfg.model)  # mmseg reads some of them by attribute
+    # The weights follow: none of a backbone alone have to be downloaded before.
+    options.pop("pretrained", None)
+    options.get("backbone", {}).pop("init_cfg", None)
+    model = revert_sync_batchnorm(MODELS.build(options))
+    checkpoint = load(weights)
+    check_compatible(model, checkpoint)
+    tensors = find_weights(checkpoint, weights)
+    model.load_state_dict({k.removeprefix("module."): v for k, v in tensors.items()}, strict=False)
+    model.dataset_meta = _meta(cfg, checkpoint.get("meta") or {}, model)
+    return model.to(device).eval()
+
+
+def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+    """Classes and palette: of the checkpoint, or of the config's data, or by their number."""
+    told = saved.get("dataset_meta") or {}
+    if not told and "CLASSES" in saved:  # mmseg 0.x
+        told = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
+    kind = cfg.test_dataloader.dataset.get("type")
+    if not told and kind:
+        told = getattr(DATASETS.get(kind), "METAINFO", {})
+    head = model.decode_head
+    count = (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
+    city = CityscapesDataset.METAINFO
+    if not told and count == len(city["classes"]):
+        _logger.warning("the model does not tell its classes: %d, taken for Cityscapes'", count)
+        told = city
+    classes = told.get("classes") or [f"class {index}" for index in range(count)]
+    colours = np.random.default_rng(0).integers(0, 256, (count, 3)).tolist()
+    return {"classes": tuple(classes), "palette": told.get("palette") or colours}
+
+
+def is_cityscapes(meta: dict[str, Any]) -> bool:
+    """Whether a model has Cityscapes' classes."""
+    return tuple(meta["classes"]) == tuple(CityscapesDataset.METAINFO["classes"])

@@ -1,0 +1,142 @@
+import json
+
+import cv2
+import numpy as np
+import pytest
+from mmseg.datasets import CityscapesDataset
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.seg import ACDCDataset, FrameResult
+from mmseg_reservoir.seg.frame_writer import FrameWriter
+from mmseg_reservoir.seg.label_images import overlay
+
+PALETTE = CityscapesDataset.METAINFO["palette"]
+PIPELINE = [dict(type=name) for name in ("LoadImageFromFile", "LoadAnnotations", "PackSegInputs")]
+
+
+def result(index=0, size=(16, 32), name=None):
+    """The left half is road, of which the model is sure, the right half a car, of which not."""
+    labels = np.zeros(size, np.uint8)
+    labels[:, size[1] // 2 :] = 13
+    return FrameResult(
+        name=name or f"drive_{index:06d}",
+        index=index,
+        image=np.full((*size, 3), 100, np.uint8),
+        labels=labels,
+        confidence=np.where(labels == 0, 0.9, 0.4).astype(np.float32),
+        expert=index % 2,
+        k=2,
+        opened=index == 1,
+        weight=1.0,
+        seconds=0.5,
+    )
+
+
+def write(folder, results, **options):
+    with FrameWriter(folder, "drive", PALETTE, **options) as writer:
+        for one in results:
+            writer.write(one)
+    return folder
+
+
+def length(path):
+    capture = cv2.VideoCapture(str(path))
+    count = 0
+    while capture.read()[0]:
+        count += 1
+    return count
+
+
+def test_a_line_per_frame_is_there_at_once(tmp_path):
+    writer = FrameWriter(tmp_path, "drive", PALETTE, shown="none")
+    for index in range(2):
+        writer.write(result(index), dropped=index)
+        lines = [json.loads(x) for x in (tmp_path / "stream.jsonl").read_text().splitlines()]
+        assert len(lines) == index + 1
+    assert lines[1] == {
+        "name": "drive_000001",
+        "index": 1,
+        "expert": 1,
+        "k": 2,
+        "opened": True,
+        "weight": 1.0,
+        "seconds": 0.5,
+        "mean_confidence": pytest.approx(0.65),
+        "below_confidence": 0.0,
+        "dropped": 1,
+    }
+
+
+def test_a_segment_gets_its_name_when_it_is_whole(tmp_path):
+    writer = FrameWriter(tmp_path, "drive", PALETTE, segment=3)
+    for index in range(7):
+        writer.write(result(index))
+    files = sorted(path.name for path in (tmp_path / "overlay").iterdir())
+    wanted = ["segment_00000.mp4", "segment_00001.mp4", "segment_00002.partial.mp4"]
+    assert files == wanted
+    assert [length(tmp_path / "overlay" / name) for name in wanted[:2]] == [3, 3]
+    writer.close()
+    assert length(tmp_path / "overlay" / "segment_00002.mp4") == 1
+    assert not list((tmp_path / "overlay").glob("*.partial.mp4"))
+
+
+def test_frames_of_another_size_begin_another_file(tmp_path):
+    write(tmp_path, [result(0), result(1, size=(32, 64)), result(2, size=(32, 64))])
+    assert [length(p) for p in sorted((tmp_path / "overlay").iterdir())] == [1, 2]
+
+
+def test_overlays_as_frames(tmp_path):
+    one = result(name="b/frame1")
+    write(tmp_path, [one], shown="frames")
+    shown = cv2.imread(str(tmp_path / "overlay" / "b" / "frame1.png"))
+    np.testing.assert_array_equal(shown, overlay(one.image, one.labels, PALETTE))
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix", "road", "car"),
+    [("trainids", "labelTrainIds", 0, 13), ("labelids", "labelIds", 7, 26)],
+)
+@pytest.mark.parametrize("least", [0.0, 0.5])
+def test_labels_below_the_confidence_are_255(tmp_path, kind, suffix, road, car, least):
+    write(tmp_path, [result()], shown="none", labels=kind, min_confidence=least)
+    path = tmp_path / "gt" / "footage" / "train" / "drive" / f"drive_000000_gt_{suffix}.png"
+    label = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    assert label.shape == (16, 32)
+    assert label[0, 0] == road
+    assert label[0, -1] == (255 if least else car)
+    line = json.loads((tmp_path / "stream.jsonl").read_text())
+    assert line["below_confidence"] == (0.5 if least else 0.0)
+
+
+def test_labels_in_colours(tmp_path):
+    write(tmp_path, [result()], shown="none", labels="colours", min_confidence=0.5)
+    label = cv2.imread(str(next(tmp_path.rglob("*_gt_labelColor.png"))))
+    assert label[0, 0].tolist() == [128, 64, 128]
+    assert label[0, -1].tolist() == [0, 0, 0]
+
+
+def test_acdcs_dataset_reads_what_was_written(tmp_path):
+    frames = [result(0), result(1, name="GP01_frame_000002_rgb_anon"), result(2, name="b/frame3")]
+    write(tmp_path, frames, shown="none", labels="trainids", min_confidence=0.5)
+    dataset = ACDCDataset(data_root=str(tmp_path), condition="footage", pipeline=PIPELINE)
+    assert len(dataset) == 3
+    for index in range(3):
+        sample = dataset[index]
+        assert sample["inputs"].unique().tolist() == [100]
+        assert sample["data_samples"].gt_sem_seg.data.unique().tolist() == [0, 255]
+
+
+def test_maps_of_confidence(tmp_path):
+    write(tmp_path, [result()], shown="none", confidence=True)
+    values = cv2.imread(str(tmp_path / "confidence" / "drive_000000.png"), cv2.IMREAD_UNCHANGED)
+    assert np.unique(values).tolist() == [102, 230]
+
+
+def test_mistakes_are_explained(tmp_path):
+    with pytest.raises(ReservoirError, match=r"min_confidence must lie in \[0, 1\], got 50"):
+        FrameWriter(tmp_path, "drive", PALETTE, min_confidence=50)
+    with pytest.raises(ReservoirError, match="segment must have 1 or more frames, got 0"):
+        FrameWriter(tmp_path, "drive", PALETTE, segment=0)
+    write(tmp_path, [result()])
+    with pytest.raises(ReservoirError, match="holds another stream"):
+        FrameWriter(tmp_path, "drive", PALETTE)

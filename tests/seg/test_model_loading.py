@@ -1,0 +1,89 @@
+import pytest
+import torch
+from mmengine.config import Config
+from mmseg.datasets import ADE20KDataset
+from stream_run import TINY
+from torch import nn
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import shipped
+from mmseg_reservoir.seg.model_loading import find_model, is_cityscapes, load_model
+
+WEIGHTS = str(shipped("checkpoints/segformer_tiny_minicity.safetensors"))
+
+
+def config(**more):
+    return Config(dict(model=Config.fromfile(TINY / "segformer-tiny_tent.py").model, **more))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TINY / "segformer-tiny_tent.py",
+        "minicity/segformer-tiny_tent.py",
+        "minicity/segformer-tiny_tent",
+    ],
+)
+def test_a_config_is_found_by_its_file_and_by_its_name(model):
+    cfg, weights = find_model(model, None)
+    assert cfg.method.type == "tent"
+    assert weights.endswith("segformer_tiny_minicity.safetensors")
+    assert find_model(model, "mine.pth")[1] == "mine.pth"
+
+
+def test_test_data_are_single_images_whatever_the_config_says():
+    loader = dict(batch_size=8, num_workers=4, dataset=dict(pipeline=[dict(type="A")]))
+    given = config(test_dataloader=loader)
+    cfg, _ = find_model(given, WEIGHTS)
+    assert (cfg.test_dataloader.batch_size, cfg.test_dataloader.num_workers) == (1, 0)
+    assert cfg.test_dataloader.dataset.pipeline == [dict(type="A")]
+    assert given.test_dataloader.batch_size == 8  # the user's own stays as it is
+    bare, _ = find_model(config(), WEIGHTS)
+    steps = [step["type"] for step in bare.test_dataloader.dataset.pipeline]
+    assert steps == ["LoadImageFromFile", "PackSegInputs"]
+
+
+def test_what_is_missing_is_told(tmp_path):
+    with pytest.raises(ReservoirError, match="no weights for the config: give weights=FILE"):
+        find_model(config(), None)
+    (tmp_path / "empty.py").write_text("a = 1\n")
+    with pytest.raises(ReservoirError, match=r"empty.py has no model"):
+        find_model(tmp_path / "empty.py", WEIGHTS)
+
+
+def saved(tmp_path, meta, tiny_model):
+    torch.save({"state_dict": tiny_model.state_dict(), "meta": meta}, tmp_path / "model.pth")
+    return str(tmp_path / "model.pth")
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_checkpoint_tells_its_classes(tmp_path, tiny_model, new):
+    classes = tuple(f"thing {i}" for i in range(19))
+    meta = {"dataset_meta": {"classes": classes}} if new else {"CLASSES": classes, "PALETTE": None}
+    dataset = dict(type="ADE20KDataset", pipeline=[dict(type="A")])
+    cfg, weights = find_model(
+        config(test_dataloader=dict(dataset=dataset)), saved(tmp_path, meta, tiny_model)
+    )
+    told = load_model(cfg, weights, "cpu").dataset_meta
+    assert told["classes"] == classes
+    assert len(told["palette"]) == 19
+    assert not is_cityscapes(told)
+
+
+def test_else_the_data_of_the_config_tell_them(tmp_path, tiny_model):
+    path = saved(tmp_path, {}, tiny_model)
+    cfg, _ = find_model(config(test_dataloader=dict(dataset=dict(type="ADE20KDataset"))), path)
+    assert load_model(cfg, path, "cpu").dataset_meta["classes"] == ADE20KDataset.METAINFO["classes"]
+    bare, _ = find_model(config(), path)
+    assert is_cityscapes(load_model(bare, path, "cpu").dataset_meta)
+
+
+def test_the_model_has_its_weights_and_no_synchronised_norm(tiny_model, tmp_path):
+    cfg, path = find_model(config(), saved(tmp_path, {}, tiny_model))
+    cfg.model.decode_head.norm_cfg = dict(type="SyncBN")
+    cfg.model.backbone.init_cfg = dict(type="Pretrained", checkpoint="nowhere.pth")
+    model = load_model(cfg, path, "cpu")
+    assert not model.training
+    assert not any(isinstance(module, nn.SyncBatchNorm) for module in model.modules())
+    for name, tensor in tiny_model.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor)

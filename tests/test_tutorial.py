@@ -1,0 +1,34 @@
+"""The code blocks of docs/tutorial.md run, in their order, in an empty folder."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+from mmseg_reservoir.console import load_tool
+
+TEXT = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(python|shell)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def run_shell(block):
+    """Each line is ``python tools/NAME.py ARGUMENTS``; in this process, which has mmseg already."""
+    for line in block.replace("\\\n", " ").strip().splitlines():
+        python, tool, *arguments = shlex.split(line)
+        assert python == "python"
+        assert load_tool(re.fullmatch(r"tools/(\w+)\.py", tool)[1]).main(arguments) in (0, None)
+
+
+def test_every_block_runs(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = {}
+    assert {language for language, _ in BLOCKS} == {"python", "shell"}
+    for language, block in BLOCKS:
+        run_shell(block) if language == "shell" else exec(block, names)
+    assert names["tuesday"].model.pipeline.method.counts["updates"] == 3  # then it was frozen
+    assert len((tmp_path / "night" / "stream.jsonl").read_text().splitlines()) == 6
+    assert "6 frames to train on" in capfd.readouterr().out
+    results = json.loads((tmp_path / "scored" / "results.json").read_text())
+    assert results["complete"]
+    assert results["visits"][0]["mIoU"] > 10

@@ -1,0 +1,166 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mmseg_reservoir.minicity import write_dataset
+from mmseg_reservoir.minicity.drive import write_drive
+from tools import adapt
+
+MODEL = "--model=minicity/segformer-tiny_tent_robust"
+ROOT = Path(__file__).parents[2]
+PART = 10  # frames of clear, fog, night and fog
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "stream.jsonl").read_text().splitlines()]
+
+
+def frames_in(video):
+    capture, count = cv2.VideoCapture(str(video)), 0
+    while capture.read()[0]:
+        count += 1
+    return count
+
+
+def run(source, out, *flags):
+    assert adapt.main([str(source), MODEL, f"--out={out}", *map(str, flags)]) == 0
+    return lines(out)
+
+
+def test_a_folder_with_a_broken_frame(minicity, tmp_path, capsys):
+    footage = tmp_path / "footage"
+    footage.mkdir()
+    for number, path in enumerate(sorted(minicity.glob("rgb_anon/fog/*/*/*.png"))):
+        (footage / f"{number}.png").write_bytes(path.read_bytes())
+    (footage / "2.png").write_bytes(b"no png")
+    out = tmp_path / "out"
+    flags = [f"--source-images={minicity / 'rgb_anon/clear'}", "--segment=2", "--labels=labelids"]
+    flags += ["--min-confidence=0.4", "--confidence", "--cfg-options", "reservoir.k_max=3"]
+    told = run(footage, out, *flags)
+    assert [line["name"] for line in told] == ["0", "1", "3"]
+    assert [line["index"] for line in told] == [0, 1, 3]
+    assert [frames_in(path) for path in sorted((out / "overlay").iterdir())] == [2, 1]
+    labels = sorted((out / "gt/footage/train/footage").iterdir())
+    assert [path.name for path in labels] == [f"{n}_gt_labelIds.png" for n in (0, 1, 3)]
+    label = cv2.imread(str(labels[0]), cv2.IMREAD_UNCHANGED)
+    sure = cv2.imread(str(out / "confidence/0.png"), cv2.IMREAD_UNCHANGED)
+    assert set(np.unique(label[sure < 0.39 * 255])) == {255}
+    assert 255 not in label[sure > 0.41 * 255]
+    assert (out / "reservoir" / "manifest.json").is_file()
+    printed = capsys.readouterr()
+    assert "experts over time: 0-2: 0" in printed.out
+    assert f"3 frames, 1 broken; all of it is in {out}" in printed.out
+    assert "fps" in printed.out
+
+    again = tmp_path / "again"
+    run(footage, again, f"--start-from={out / 'reservoir'}", "--no-adapt", "--overlay=none",
+        "--every=3", f"--source-images={minicity / 'rgb_anon/clear'}",
+        "--cfg-options", "reservoir.k_max=3")  # fmt: skip
+    assert [line["index"] for line in lines(again)] == [0, 3]
+    assert sorted(path.name for path in again.iterdir()) == ["reservoir", "stream.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["drive.mp4"], "which model? The one that comes with us knows MiniCity alone"),
+        (["nowhere", MODEL], "there is no nowhere: name an image"),
+        ([".", MODEL, "--source-images=nowhere"], "there is no image in the folder nowhere"),
+        ([".", MODEL, "--every=0"], "every must be 1"),
+        ([".", "--model=segformer"], "no model of mmseg's zoo"),
+    ],
+)
+def test_a_mistake_ends_in_one_line(flags, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cv2.imwrite("0.png", np.zeros((8, 8, 3), np.uint8))
+    assert adapt.main(flags) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("error: ")
+    assert message in told
+
+
+@pytest.mark.parametrize("word", ["512", "512x", "axb"])
+def test_a_size_is_width_and_height(word, capsys):
+    with pytest.raises(SystemExit):
+        adapt.main([".", MODEL, f"--size={word}"])
+    assert "write WIDTHxHEIGHT" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def drive(tmp_path_factory):
+    """A drive, and a folder of its source."""
+    root = tmp_path_factory.mktemp("drive")
+    write_dataset(root / "source", counts={"clear": {"train": 100}})
+    return write_drive(root / "drive.avi", frames=PART), root / "source" / "rgb_anon"
+
+
+@pytest.fixture(scope="module")
+def driven(drive, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    return out, run(drive[0], out, f"--source-images={drive[1]}", "--segment=16")
+
+
+def most_common(told):
+    return Counter(line["expert"] for line in told).most_common(1)[0]
+
+
+@pytest.mark.slow
+def test_fog_returns_to_its_expert(driven):
+    out, told = driven
+    assert [line["index"] for line in told] == list(range(4 * PART))
+    clear, fog, night, again = (told[i * PART : (i + 1) * PART] for i in range(4))
+    assert len({most_common(part)[0] for part in (clear, fog, night)}) == 3
+    assert most_common(again)[0] == most_common(fog)[0]
+    assert most_common(again)[1] >= PART - 3
+    assert not any(line["opened"] for line in again)
+    assert [frames_in(path) for path in sorted((out / "overlay").iterdir())] == [16, 16, 8]
+
+
+@pytest.mark.slow
+def test_a_saved_reservoir_recognises_fog_within_its_first_frames(drive, driven, tmp_path):
+    out, told = driven
+    video = write_drive(tmp_path / "fog.avi", frames=5, parts=("fog",), seed=1)
+    start = [f"--source-images={drive[1]}", f"--start-from={out / 'reservoir'}"]
+    later = run(video, tmp_path / "later", *start)
+    fog = most_common(told[PART : 2 * PART])[0]
+    assert [line["expert"] for line in later[1:]] == [fog] * 4
+    assert {line["k"] for line in later} == {told[-1]["k"]}
+
+
+@pytest.mark.slow
+def test_after_an_end_by_force_all_that_was_finished_is_there(drive, tmp_path):
+    command = [sys.executable, str(ROOT / "tools" / "adapt.py"), str(drive[0]), MODEL]
+    command += [f"--source-images={drive[1]}", f"--out={tmp_path / 'out'}", "--segment=4"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    stream = tmp_path / "out" / "stream.jsonl"
+    while process.poll() is None and not (stream.is_file() and len(lines(tmp_path / "out")) >= 18):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    told = lines(tmp_path / "out")
+    assert [line["index"] for line in told] == list(range(len(told)))
+    assert 18 <= len(told) < 4 * PART
+    whole = sorted(p for p in (tmp_path / "out/overlay").iterdir() if "partial" not in p.name)
+    assert len(whole) >= 4
+    assert all(frames_in(path) == 4 for path in whole)
+
+
+@pytest.mark.slow
+def test_without_arguments_it_drives_through_minicity(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert adapt.main([]) == 0
+    out = tmp_path / "work_dirs" / "adapt" / "drive"
+    told = lines(out)
+    assert len(told) == 56
+    assert most_common(told[14:28])[0] == most_common(told[42:])[0]
+    assert (out / "reservoir" / "manifest.json").is_file()
+    assert "a drive through MiniCity" in capsys.readouterr().out
