@@ -87,6 +87,7 @@ def run(
         "config": dict(config),
     }
     record = RunRecord(Path(work_dir), "error", at_start)
+    record.observe(model.pipeline, model.net)
     results = StreamResults(record, one_domain)
     start = time.process_time()
     with StreamProgress(total, "batches", getattr(stream, "rounds", None), quiet) as progress:
