@@ -26,6 +26,8 @@ COMMANDS = {
     "reservoir-test": "test",
     "reservoir-test-cls": "test_cls",
     "reservoir-summarize": "summarize",
+    "reservoir-report": "report",
+    "reservoir-figures": "figures",
     "reservoir-check-dataset": "check_dataset",
     "reservoir-convert-checkpoint": "convert_checkpoint",
     "reservoir-make-minicity": "make_minicity",
@@ -96,7 +98,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["mmseg_reservoir", "mmseg_reservoir.*"]),
-    package_data={"mmseg_reservoir": ["py.typed"]},
+    package_data={"mmseg_reservoir": ["py.typed", "report/page/page.*"]},
     cmdclass={"build_py": BuildWithShipped},
     entry_points={
         "console_scripts": [
@@ -108,6 +110,7 @@ setup(
     extras_require={
         "cls": read_requirements("cls"),
         "lite": read_requirements("mmcv-lite"),
-        "tests": read_requirements("tests"),
+        "report": read_requirements("report"),
+        "tests": read_requirements("report") + read_requirements("tests"),
     },
 )

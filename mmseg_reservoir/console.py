@@ -35,7 +35,9 @@ def _command(tool: str) -> Callable[..., int | None]:
 
 check_dataset = _command("check_dataset")
 convert_checkpoint = _command("convert_checkpoint")
+figures = _command("figures")
 make_minicity = _command("make_minicity")
+report = _command("report")
 summarize = _command("summarize")
 test = _command("test_tta")
 test_cls = _command("test_cls")
