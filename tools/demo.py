@@ -18,8 +18,8 @@ from pathlib import Path
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
 from mmseg_reservoir.report.page.document import write_page
-from mmseg_reservoir.report.page.shown_run import load_runs
 from mmseg_reservoir.report.published import METAFILE, load_rows
+from mmseg_reservoir.report.shown_run import load_runs
 from mmseg_reservoir.style.vgg import SHIPPED
 
 ROOT = Path(__file__).resolve().parent.parent

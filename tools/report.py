@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     def report() -> None:
         with needs_plotly():
             from mmseg_reservoir.report.page.document import write_page
-        from mmseg_reservoir.report.page.shown_run import load_runs
+        from mmseg_reservoir.report.shown_run import load_runs
 
         runs = load_runs(args.runs)
         path = write_page(

@@ -126,6 +126,8 @@ class RunRecord:
     """By round and domain, in the order in which they began."""
     routes: list[RouteRecord] = field(default_factory=list, init=False)
     styles: StyleSample = field(default_factory=StyleSample, init=False)
+    also: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Scores of sets beside the stream, as plain data like that of a visit."""
 
     def __post_init__(self) -> None:
         self._versions = versions(PACKAGES[self.metric])
@@ -183,6 +185,7 @@ class RunRecord:
             "versions": self._versions,
             "visits": [visit.to_json(self.metric) for visit in self.visits.values()],
             "routes": [route.to_json() for route in self.routes],
+            **({"also": self.also} if self.also else {}),
             **(self._end or {}),
         }
 

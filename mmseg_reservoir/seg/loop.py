@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
+import torch
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
+from mmengine.runner.amp import autocast
+from torch import nn
+from torch.utils.data import DataLoader
 
+from ..core.aside import aside
 from ..errors import ReservoirError
 from ..options import check_options
+from .metric import VisitIoUMetric
+from .named_sets import dataset_of
+from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
 """mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
@@ -39,11 +48,14 @@ class RecurringTestLoop(TestLoop):
         dataloader: The config of one dataloader. Its dataset is built once per domain.
         evaluator: The metrics of a visit. An ``IoUMetric`` is replaced by its exact version.
         rounds: How often every domain is visited.
-        domains: In order, either names (the dataset's ``condition``) or dicts of a ``name`` and
-            whatever the dataset needs for this domain, ``dict(name="dusk", data_root=...)``.
+        domains: In order, either names (of a set in `NAMED_SETS`, else the dataset's
+            ``condition``) or dicts of a ``name`` and whatever the dataset needs for this domain,
+            ``dict(name="dusk", data_root=...)``, ``dict(name="bdd", set="bdd100k")``.
         shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
             new one at each visit (``"visit"``), or as stored (``"never"``: the sampler of the
             dataloader stays what it is). Orders depend on the run's seed alone.
+        also: Labelled sets beside the stream, given as ``domains`` are: after every round the model
+            is tested on them, frozen, which leaves no trace in it.
         fp16: Test under autocast.
     """
 
@@ -55,6 +67,7 @@ class RecurringTestLoop(TestLoop):
         rounds: int = 10,
         domains: Sequence[str | Mapping] = ("fog", "night", "rain", "snow"),
         shuffle: Literal["never", "once", "visit"] = "never",
+        also: Sequence[str | Mapping] = (),
         fp16: bool = False,
         **unknown: Any,
     ) -> None:
@@ -64,30 +77,19 @@ class RecurringTestLoop(TestLoop):
             "test_cfg",
             given=("runner", "dataloader", "evaluator"),
         )
-        if isinstance(domains, str) or not isinstance(domains, Sequence):
-            raise ReservoirError(f"test_cfg.domains must be a list of domains, got {domains!r}")
+        named, named_also = _by_name(domains, "domains"), _by_name(also, "also")
         if rounds < 1 or not domains:
             raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
-        changes = {}
-        for domain in domains:
-            domain = {"name": domain, "condition": domain} if isinstance(domain, str) else domain
-            options = dict(domain)
-            if "name" not in options or options["name"] in changes:
-                raise ReservoirError(f"each domain needs a name of its own: {domains}")
-            changes[options.pop("name")] = options
+        self.also = _loaders(runner, dataloader, named_also)
         if shuffle != "never":
             dataloader = {**dataloader, "sampler": dict(type="DefaultSampler", shuffle=True)}
         self.shuffle = shuffle
-        self.loaders = {
-            name: runner.build_dataloader(
-                {**dataloader, "dataset": {**dataloader["dataset"], **options}},
-                seed=runner.seed,
-            )
-            for name, options in changes.items()
-        }
+        self.loaders = _loaders(runner, dataloader, named)
         places = product(range(1, rounds + 1), self.loaders)
         self.visits = [Visit(index, *place) for index, place in enumerate(places)]
         self.visit = self.visits[0]
+        self.also_scores: list[dict[str, Any]] = []
+        """Of every set beside the stream after every round, as entries of ``results.json``."""
         super().__init__(runner, self.loaders[self.visit.domain], _with_exact_iou(evaluator), fp16)
 
     @property
@@ -103,6 +105,8 @@ class RecurringTestLoop(TestLoop):
         for visit in self.visits:
             metrics = self._run_visit(visit)
             scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
+            if (visit.index + 1) % len(self.loaders) == 0:
+                self._test_also(visit.round)
         self.runner.call_hook("after_test")
         return {**scores, "mIoU": sum(scores.values()) / len(scores)}
 
@@ -122,6 +126,67 @@ class RecurringTestLoop(TestLoop):
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         self.runner.call_hook("after_test_epoch", metrics=metrics)
         return metrics
+
+    @torch.no_grad()
+    def _test_also(self, round: int) -> None:
+        """Test on the sets beside the stream; no hook sees their images."""
+        for name, loader in self.also.items():
+            self.evaluator.dataset_meta = loader.dataset.metainfo
+            with _frozen(self.runner.model, name), autocast(enabled=self.fp16):
+                for batch in loader:
+                    outputs = self.runner.model.test_step(batch)
+                    self.evaluator.process(data_samples=outputs, data_batch=batch)
+            metrics = self.evaluator.evaluate(len(loader.dataset))
+            exact = [m for m in self.evaluator.metrics if isinstance(m, VisitIoUMetric)]
+            self.also_scores.append(
+                {
+                    "round": round,
+                    "domain": name,
+                    "n_images": len(loader.dataset),
+                    "per_class": exact[0].per_class if exact else {},
+                    **metrics,
+                }
+            )
+            self.runner.logger.info(f"after round {round}, {name}: mIoU {metrics['mIoU']:.2f}")
+
+
+@contextmanager
+def _frozen(model: nn.Module, domain: str) -> Iterator[None]:
+    """Within, an adaptive model only predicts, and forgets that it did; others do so anyway."""
+    if not isinstance(model, AdaptiveSegmentor):
+        yield
+        return
+    before, model.domain = model.domain, domain
+    model.frozen = True
+    try:
+        with aside(model.pipeline):
+            yield
+    finally:
+        model.frozen, model.domain = False, before
+
+
+def _by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:
+    """What is said of every domain."""
+    if isinstance(domains, str) or not isinstance(domains, Sequence):
+        raise ReservoirError(f"test_cfg.{option} must be a list of domains, got {domains!r}")
+    named: dict[str, str | Mapping] = {}
+    for domain in domains:
+        name = domain if isinstance(domain, str) else domain.get("name")
+        if name is None or name in named:
+            raise ReservoirError(f"each domain needs a name of its own: {domains}")
+        named[name] = domain
+    return named
+
+
+def _loaders(
+    runner: Runner, dataloader: Mapping[str, Any], domains: Mapping[str, str | Mapping]
+) -> dict[str, DataLoader]:
+    return {
+        name: runner.build_dataloader(
+            {**dataloader, "dataset": dataset_of(domain, dataloader["dataset"])}, seed=runner.seed
+        )
+        for name, domain in domains.items()
+    }
 
 
 def _with_exact_iou(evaluator: dict | list) -> list[dict]:

@@ -46,6 +46,8 @@ class AdaptiveSegmentor(BaseModel):
         self.batch_size = batch_size
         self.domain: str | None = None
         """The true domain, where known: only an oracle looks at it."""
+        self.frozen = False
+        """Whether it only predicts with what has been learned."""
 
     def forward(self, inputs: Tensor, data_samples: list, mode: str = "predict") -> Any:
         """Adapt and predict; other modes go to the wrapped model."""
@@ -53,9 +55,11 @@ class AdaptiveSegmentor(BaseModel):
             return self.segmentor(inputs, data_samples, mode=mode)
         _check_finite(inputs, data_samples)
         start = _now(inputs)
-        outcome = self.pipeline.step(
-            inputs, complete=len(inputs) == self.batch_size, domain=self.domain
-        )
+        if self.frozen:
+            outcome = self.pipeline.infer(inputs, domain=self.domain)
+        else:
+            complete = len(inputs) == self.batch_size
+            outcome = self.pipeline.step(inputs, complete=complete, domain=self.domain)
         seconds = (_now(inputs) - start) / len(inputs)
         samples = self._to_samples(outcome.logits, data_samples)
         for sample, logits in zip(samples, outcome.logits, strict=True):

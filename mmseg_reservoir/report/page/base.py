@@ -70,16 +70,16 @@ def heatmap(
     x: Sequence[str],
     y: Sequence[str],
     hover: str,
-    text: str | None = None,
+    inside: str | None = None,
     **more: Any,
 ) -> go.Heatmap:
-    """A heatmap with gaps between its cells; ``hover`` and ``text`` are Plotly's templates."""
+    """A heatmap with gaps between its cells; ``hover`` and ``inside`` are Plotly's templates."""
     return go.Heatmap(
         z=z,
         x=x,
         y=y,
         hovertemplate=hover + "<extra></extra>",
-        texttemplate=text,
+        texttemplate=inside,
         colorscale="Viridis",
         xgap=1,
         ygap=1,

@@ -21,12 +21,12 @@ from ..comparison import comparison_figure
 from ..figure_data import forgetting
 from ..paper_figures import assignment_figure
 from ..record import strict_json
+from ..shown_run import ShownRun
 from .base import Chart
 from .gallery import gallery
 from .route_charts import route_charts, time_chart
 from .score_charts import also_charts, class_charts, score_charts
 from .score_tables import overview, score_table
-from .shown_run import ShownRun
 from .style_charts import style_charts
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from .shown_run import ShownRun
+from ..shown_run import ShownRun
 
 LABEL_SUFFIX = "_labelTrainIds.png"
 MOST_VISITS = 10

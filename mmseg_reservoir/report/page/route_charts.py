@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from ..figure_data import assignment, by_stretch, expert_use, guard_events, milliseconds
+from ..shown_run import ShownRun
 from .base import Chart, colour, draw, heatmap
-from .shown_run import ShownRun
 
 
 def route_charts(run: ShownRun) -> list[Chart]:
@@ -24,9 +24,9 @@ def _assignment(run: ShownRun) -> Chart:
         found.shares,
         experts,
         found.domains,
-        "%{y}: %{customdata} images, %{z:.1%}, to %{x}",
-        "%{customdata}",
-        customdata=found.counts,
+        "%{y}: %{text} images, %{z:.1%}, to %{x}",
+        "%{text}",
+        text=found.counts,
         zmin=0,
         zmax=1,
     )
@@ -39,15 +39,14 @@ def _assignment(run: ShownRun) -> Chart:
 def _experts_over_time(run: ShownRun) -> Chart:
     use = expert_use(run.results["routes"])
     experts = [f"expert {e}" for e in range(len(use.shares))]
-    numbers = [[k] * len(experts) for k in use.k]
     cells = heatmap(
         use.shares,
         use.labels,
         experts,
-        "%{x}: %{z:.0%} of the images to %{y}; K = %{customdata}",
+        "%{x}: %{z:.0%} of the images to %{y}; K = %{text}",
         zmin=0,
         zmax=1,
-        customdata=list(map(list, zip(*numbers, strict=True))),
+        text=[use.k] * len(experts),
     )
     figure = draw([cells], height=130 + 24 * len(experts))
     note = "Which share of a visit's images went to which expert, in the order of the stream."

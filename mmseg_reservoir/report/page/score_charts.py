@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from ..figure_data import class_scores
+from ..shown_run import ShownRun
 from ..tables import by_domain, scores_by_domain
 from .base import Chart, colour, draw, heatmap
-from .shown_run import ShownRun
 
 
 def score_charts(runs: Sequence[ShownRun]) -> list[Chart]:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ...errors import ReservoirError
 from ..figure_data import forgetting, milliseconds
 from ..published import Row, beside_published, row_of
+from ..shown_run import ShownRun
 from ..tables import routing_purity, scores_by_domain
-from .shown_run import ShownRun
 
 
 class Score(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from ..shown_run import ShownRun
 from ..style_map import FEWEST, StyleMap, style_map
 from .base import Chart, colour, draw
-from .shown_run import ShownRun
 
 _SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "triangle-down", "star")
 _NOTE = (

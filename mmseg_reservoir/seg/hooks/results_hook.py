@@ -59,6 +59,7 @@ class ResultsHook(Hook):
             "options": getattr(runner.model, "options", None),
         }
         self.record = RunRecord(Path(runner.work_dir), "mIoU", settings)
+        self.record.also = loop.also_scores  # the loop's own list, which grows
         if pipeline is not None:
             self.record.observe(pipeline, runner.model.segmentor)
 

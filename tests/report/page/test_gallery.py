@@ -7,7 +7,7 @@ from panel_files import save_panels
 from run_records import record, rich_record
 
 from mmseg_reservoir.report.page.gallery import gallery
-from mmseg_reservoir.report.page.shown_run import ShownRun
+from mmseg_reservoir.report.shown_run import ShownRun
 
 
 def picture(url):

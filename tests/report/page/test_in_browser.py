@@ -8,7 +8,7 @@ from panel_files import save_panels
 from run_records import record, rich_record, styles_of
 
 from mmseg_reservoir.report.page.document import write_page
-from mmseg_reservoir.report.page.shown_run import ShownRun
+from mmseg_reservoir.report.shown_run import ShownRun
 
 pytestmark = needs_chromium
 

@@ -1,7 +1,7 @@
 from run_records import record, rich_record
 
 from mmseg_reservoir.report.page.route_charts import route_charts, time_chart
-from mmseg_reservoir.report.page.shown_run import ShownRun
+from mmseg_reservoir.report.shown_run import ShownRun
 
 
 def charts(results):
@@ -11,7 +11,7 @@ def charts(results):
 def test_every_chart_has_the_numbers_of_the_run():
     found = charts(rich_record())
     assert list(found) == ["Experts and domains", "Experts over time", "Posterior entropy", "Guard"]
-    assert [list(row) for row in found["Experts and domains"].customdata] == [[9, 0], [0, 9]]
+    assert [list(row) for row in found["Experts and domains"].text] == [[9, 0], [0, 9]]
     assert [list(row) for row in found["Experts over time"].z] == [[1, 0] * 3, [0, 1] * 3]
     entropy = found["Posterior entropy"]
     assert dict(zip(entropy.x, entropy.y, strict=True)) == {

@@ -1,7 +1,7 @@
 from run_records import record, rich_record
 
 from mmseg_reservoir.report.page.score_charts import also_charts, class_charts, score_charts
-from mmseg_reservoir.report.page.shown_run import ShownRun
+from mmseg_reservoir.report.shown_run import ShownRun
 
 RUNS = [ShownRun("TENT", record(rounds=2)), ShownRun("R", rich_record())]
 

@@ -2,7 +2,7 @@ import pytest
 from run_records import record, rich_record
 
 from mmseg_reservoir.report.page.score_tables import Score, overview, score_table
-from mmseg_reservoir.report.page.shown_run import ShownRun
+from mmseg_reservoir.report.shown_run import ShownRun
 
 METAFILE = """Models:
   - Name: Published

@@ -1,7 +1,7 @@
 from run_records import rich_record, styles_of
 
-from mmseg_reservoir.report.page.shown_run import ShownRun
 from mmseg_reservoir.report.page.style_charts import style_charts
+from mmseg_reservoir.report.shown_run import ShownRun
 from mmseg_reservoir.report.style_sample import Styles
 
 

@@ -2,7 +2,7 @@ import pytest
 from run_records import record, rich_record, write
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.report.page.shown_run import ShownRun, load_runs
+from mmseg_reservoir.report.shown_run import ShownRun, load_runs
 
 
 def test_runs_are_named_by_the_user_or_by_what_they_differ_in(tmp_path):

@@ -1,4 +1,4 @@
-"""The runs that a page is about: their names, their records, and which is the base of which."""
+"""Runs to be shown: their names, their records, and which is the base of which."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import ReservoirError
-from ..runs import group_names, read_runs
-from ..style_sample import Styles, read_styles
-from ..tables import Results, metric_of
+from ..errors import ReservoirError
+from .runs import group_names, read_runs
+from .style_sample import Styles, read_styles
+from .tables import Results, metric_of
 
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run under the name that a page calls it by.
+    """A run under the name that it is shown by.
 
     Args:
         name: Its name.
