@@ -98,7 +98,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["mmseg_reservoir", "mmseg_reservoir.*"]),
-    package_data={"mmseg_reservoir": ["py.typed", "report/page/page.*"]},
+    package_data={"mmseg_reservoir": ["py.typed", "live/live.*", "report/page/page.*"]},
     cmdclass={"build_py": BuildWithShipped},
     entry_points={
         "console_scripts": [
@@ -110,7 +110,8 @@ setup(
     extras_require={
         "cls": read_requirements("cls"),
         "lite": read_requirements("mmcv-lite"),
+        "live": read_requirements("live"),
         "report": read_requirements("report"),
-        "tests": read_requirements("report") + read_requirements("tests"),
+        "tests": [r for name in ("live", "report", "tests") for r in read_requirements(name)],
     },
 )

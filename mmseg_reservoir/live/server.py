@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 _LARGEST_BODY = 1024
 _TYPES = {"live.html": "text/html", "live.css": "text/css", "live.js": "text/javascript"}
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",

@@ -61,7 +61,7 @@ class LiveStream(Protocol):
         """Save the reservoir."""
 
 
-class Shown(NamedTuple):
+class NewestFrame(NamedTuple):
     """The newest frame as it is sent."""
 
     number: int
@@ -83,7 +83,7 @@ class Station:
         self.save_to = save_to
         self._colours = np.zeros((256, 3), np.uint8)
         self._colours[: len(palette)] = np.asarray(palette, np.uint8)
-        self._shown: Shown | None = None
+        self._shown: NewestFrame | None = None
         self._frames = 0
         self._k, self._fps, self._paused = 1, 0.0, False
         self._timeline: deque[int] = deque(maxlen=TIMELINE)
@@ -198,7 +198,7 @@ class Station:
             self._frames += 1
             self._k = frame.k
             self._timeline.append(frame.expert)
-            self._shown = Shown(self._frames, pictures)
+            self._shown = NewestFrame(self._frames, pictures)
         if frame.opened:
             self._say(f"expert {frame.expert} is new")
 

@@ -136,7 +136,10 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=3), "must be a list of domains, got 3"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
-        (dict(round=2), r"no option 'round' \(did you mean 'rounds'\?\); valid: domains, fp16,"),
+        (
+            dict(round=2),
+            r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, fp16,",
+        ),
     ],
 )
 def test_options_are_checked(options, message):
