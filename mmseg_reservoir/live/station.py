@@ -82,14 +82,15 @@ class Station:
         self.stream = stream
         self.save_to = save_to
         self._colours = np.zeros((256, 3), np.uint8)
-        self._colours[: len(palette)] = np.asarray(palette, np.uint8)
+        self._colours[: len(palette)] = np.asarray(palette, np.uint8).reshape(-1, 3)
         self._shown: NewestFrame | None = None
         self._frames = 0
         self._k, self._fps, self._paused = 1, 0.0, False
         self._timeline: deque[int] = deque(maxlen=TIMELINE)
         self._messages: deque[str] = deque(maxlen=_MESSAGES)
         self._wishes: queue.Queue[tuple[str, Callable[[], object]]] = queue.Queue(maxsize=16)
-        self._lock = threading.Lock()
+        self._lock, self._acting = threading.Lock(), threading.Lock()
+        self._over = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live stream", daemon=True)
         self.error: BaseException | None = None
@@ -107,7 +108,7 @@ class Station:
     @property
     def running(self) -> bool:
         """Whether frames still come."""
-        return self._thread.is_alive()
+        return not self._over.is_set()
 
     def picture(self, layer: str) -> bytes | None:
         """The newest frame as a JPEG; None before the first."""
@@ -146,7 +147,7 @@ class Station:
             self._wishes.put_nowait((done, act))
         except queue.Full:
             return False
-        if not self.running:  # no frame will come, between which it could be done
+        if self._over.is_set():  # no frame will come, between which it could be done
             self._fulfil()
         return True
 
@@ -158,30 +159,33 @@ class Station:
         before = time.perf_counter()
         try:
             for frame in self.stream:
-                self._show(frame)
-                now = time.perf_counter()
-                rate = 1 / max(now - before, 1e-6)
-                before = now
-                known = self._frames > 1
-                self._fps = _SMOOTHING * self._fps + (1 - _SMOOTHING) * rate if known else rate
                 self._fulfil()
                 if self._stop.is_set():
                     break
+                self._show(frame)
+                now = time.perf_counter()
+                rate, before = 1 / max(now - before, 1e-6), now
+                share = _SMOOTHING if self._frames > 1 else 0.0
+                self._fps = share * self._fps + (1 - share) * rate
             self._say("the stream has ended")
         except Exception as error:
             # The server tells it to its viewers, and to whoever started it when it ends.
             self.error = error
             self._say(f"the stream broke: {type(error).__name__}: {error}")
+        self._over.set()
+        self._fulfil()
 
     def _fulfil(self) -> None:
-        while not self._wishes.empty():
-            done, act = self._wishes.get_nowait()
-            try:
-                act()
-            except Exception as error:
-                self._say(f"not done: {type(error).__name__}: {error}")
-            else:
-                self._say(done)
+        """Do what is waiting; after the end two threads may come here."""
+        with self._acting:
+            while not self._wishes.empty():
+                done, act = self._wishes.get_nowait()
+                try:
+                    act()
+                except Exception as error:
+                    self._say(f"not done: {type(error).__name__}: {error}")
+                else:
+                    self._say(done)
 
     def _say(self, text: str) -> None:
         with self._lock:

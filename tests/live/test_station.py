@@ -68,7 +68,7 @@ def test_a_wish_that_fails_breaks_nothing(station, stream, until):
     until(lambda: station.state()["frame"] == 1)
     station.wish("save")
     stream.step()
-    until(lambda: "frame 2: not done: OSError: the disk is full" in station.state()["messages"])
+    until(lambda: "frame 1: not done: OSError: the disk is full" in station.state()["messages"])
     assert station.running
 
 
