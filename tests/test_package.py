@@ -103,7 +103,7 @@ class Absent:
             raise ModuleNotFoundError(f"{name} is absent", name=name)
 
 sys.meta_path.insert(0, Absent())
-rooms = "core style routing spaces methods cls datasets check report minicity build"
+rooms = "core style routing spaces methods cls datasets check report live minicity build"
 for room in rooms.split():
     room = importlib.import_module(f"mmseg_reservoir.{room}")
     for info in pkgutil.walk_packages(getattr(room, "__path__", []), f"{room.__name__}."):
