@@ -28,6 +28,8 @@ COMMANDS = {
     "reservoir-test": "test",
     "reservoir-test-cls": "test_cls",
     "reservoir-summarize": "summarize",
+    "reservoir-report": "report",
+    "reservoir-figures": "figures",
     "reservoir-check-dataset": "check_dataset",
     "reservoir-convert-checkpoint": "convert_checkpoint",
     "reservoir-make-minicity": "make_minicity",
@@ -99,7 +101,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["mmseg_reservoir", "mmseg_reservoir.*"]),
-    package_data={"mmseg_reservoir": ["py.typed"]},
+    package_data={"mmseg_reservoir": ["py.typed", "live/live.*", "report/page/page.*"]},
     cmdclass={"build_py": BuildWithShipped},
     entry_points={
         "console_scripts": [
@@ -111,6 +113,8 @@ setup(
     extras_require={
         "cls": read_requirements("cls"),
         "lite": read_requirements("mmcv-lite"),
-        "tests": read_requirements("tests"),
+        "live": read_requirements("live"),
+        "report": read_requirements("report"),
+        "tests": [r for name in ("live", "report", "tests") for r in read_requirements(name)],
     },
 )

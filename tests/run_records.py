@@ -58,3 +58,33 @@ def write(folder: Path, results: dict[str, Any]) -> Path:
     file = folder / "results.json"
     file.write_text(json.dumps(results))
     return file
+
+
+def rich_record(**changes: Any) -> dict[str, Any]:
+    """A run with a reservoir that has everything a report shows; night lost two points."""
+    results = record(reservoir=True, method="Tent", rounds=3)
+    for visit in results["visits"]:
+        visit |= {"k": 2, "n_images": 3, "per_class": {"road": visit["mIoU"] + 5, "car": None}}
+    for route in results["routes"]:
+        route |= {"route_entropy": 0.25 if route["domain"] == "night" else 0.0, "weight": 0.9}
+    events = [{"step": 5, "expert": 1, "lost": 0.1, "excess": 2.0, "keep": 0.25, "scale": 0.25}]
+    return {
+        **results,
+        "guard": {"margin": 0.03, "experts": {}, "events": events},
+        "stages": {"style": 0.004, "route": 0.001, "adapt and predict": 0.015},
+        "options": {"reservoir": {"k_max": 4, "router": {"quantile": 0.9}}},
+        "palette": {"road": [128, 64, 128], "car": [0, 0, 142]},
+        **changes,
+    }
+
+
+def styles_of(results: dict[str, Any], length: int = 6) -> tuple:
+    """Styles for every route, such that domains lie apart and move a bit from round to round."""
+    import numpy as np
+
+    from mmseg_reservoir.report.style_sample import Styles
+
+    rows = np.random.default_rng(0).normal(size=(len(results["routes"]), length)).astype("float32")
+    for row, route in zip(rows, results["routes"], strict=True):
+        row += 20 * (route["domain"] == "night") + route["round"]
+    return Styles(rows, np.arange(len(rows)))

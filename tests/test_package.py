@@ -45,7 +45,7 @@ def test_installed_metadata_agree_with_the_source():
     metadata = importlib.metadata.metadata("mmseg_reservoir")
     assert metadata["Version"] == mmseg_reservoir.__version__
     assert metadata["Requires-Python"] == ">=3.10"
-    assert set(metadata.get_all("Provides-Extra")) == {"cls", "lite", "tests"}
+    assert set(metadata.get_all("Provides-Extra")) == {"cls", "lite", "live", "report", "tests"}
 
 
 def test_mmcv_comes_only_with_the_extra_lite():
@@ -103,7 +103,7 @@ class Absent:
             raise ModuleNotFoundError(f"{name} is absent", name=name)
 
 sys.meta_path.insert(0, Absent())
-rooms = "core style routing spaces methods cls portable datasets check report minicity build"
+rooms = "core style routing spaces methods cls portable datasets check report live minicity build"
 for room in rooms.split():
     room = importlib.import_module(f"mmseg_reservoir.{room}")
     for info in pkgutil.walk_packages(getattr(room, "__path__", []), f"{room.__name__}."):
@@ -199,7 +199,11 @@ def test_wheel_and_source_distribution_are_whole(archives):
     weights = (ROOT / "checkpoints/README.md").read_text(encoding="utf-8")
     shipped |= {f"checkpoints/{name}" for name in re.findall(r"`(\w+\.safetensors)` \|", weights)}
     shipped |= {"checkpoints/README.md"}
-    code = tree(ROOT, "mmseg_reservoir/**/*.py") | {"mmseg_reservoir/py.typed"}
+    code = tree(
+        ROOT,
+        *(f"mmseg_reservoir/{part}" for part in ("**/*.py", "live/live.*", "report/page/page.*")),
+    )
+    code |= {"mmseg_reservoir/py.typed"}
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == code | {f"mmseg_reservoir/.mim/{name}" for name in shipped}
     wanted = shipped | code | tree(ROOT, "tests/**/*.py", "docs/**/*.md", "benchmarks/*.py")

@@ -1,7 +1,8 @@
 """The embedded demonstration: Source, TENT, and TENT with the published and the robust reservoir.
 
 It generates the data, runs the configs over the same stream, prints their tables side by side and
-saves a plot and panels. No downloads, no GPU. With ``--all`` it is the whole segmentation table.
+saves a plot, panels and a page. No downloads, no GPU. With ``--all`` it is the whole table of
+segmentation.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
+from mmseg_reservoir.report.page.document import write_page
 from mmseg_reservoir.report.published import METAFILE, load_rows
+from mmseg_reservoir.report.shown_run import load_runs
 from mmseg_reservoir.style.vgg import SHIPPED
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,6 +78,12 @@ def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
     return results
 
 
+def write_report(chosen: Mapping[str, str], out: Path) -> Path:
+    """One page about all runs, by their names and configs; returns its path."""
+    runs = load_runs([f"{name}={out / config}" for name, config in chosen.items()])
+    return write_page(runs, out / "report.html", print, "ReservoirTTA on MiniCity")
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -94,16 +104,15 @@ def main(argv: list[str] | None = None) -> None:
     print(f"MiniCity: {'is there already' if data.reused else 'written'}, {data.root}")
     print(f"Style: by the shipped front of an ImageNet-trained VGG-19, {SHIPPED}")
     rounds = args.rounds or (2 if args.all else 5)
-    runs = {
-        name: run(name, config, out, rounds, args.seed)
-        for name, config in chosen_runs(args.all, args.analysis).items()
-    }
+    chosen = chosen_runs(args.all, args.analysis)
+    runs = {name: run(name, config, out, rounds, args.seed) for name, config in chosen.items()}
     plot_comparison(runs, out / "comparison.png")
     tables = f"{comparison_table(runs)}\n\n{routing_table(runs)}"
     (out / "tables.txt").write_text(f"{tables}\n")
     print(f"\n{tables}\n")
     print(f"plot:   {out / 'comparison.png'}")
     print(f"panels: {out / 'panels'}")
+    print(f"report: {write_report(chosen, out)}")
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ def _route(batch: StreamBatch, outcome: Outcome, seconds: float) -> RouteRecord:
         expert=route.index,
         k=outcome.k,
         weight=float(route.weights[route.index]),
+        route_entropy=route.entropy,
         opened=bool(route.is_new),
         seconds=seconds / len(batch.labels),
         entropy=finite(float(entropy(logits).mean())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -20,3 +21,8 @@ class Route:
     index: int
     weights: Tensor
     is_new: bool
+
+    @property
+    def entropy(self) -> float:
+        """How undecided it is: the entropy of the weights, in nats; 0 if one-hot."""
+        return float(torch.special.entr(self.weights.double()).sum())

@@ -22,14 +22,18 @@ from .pictures import image_folder
 
 LAYOUTS: dict[str, Layout] = {
     "acdc": street_scenes.ACDC,
+    "bdd100k": street_scenes.BDD100K,
     "ccc": ccc.LAYOUT,
     "cifar10c": cifar_c.LAYOUT_10,
     "cifar100c": cifar_c.LAYOUT_100,
     "cityscapes": street_scenes.CITYSCAPES,
+    "dark_zurich": street_scenes.DARK_ZURICH,
     "domainnet126": domainnet.LAYOUT,
+    "foggy_cityscapes": street_scenes.FOGGY_CITYSCAPES,
     "imagenetc": imagenet_c.LAYOUT,
     "minicity": street_scenes.MINICITY,
     "pacs": pacs.LAYOUT,
+    "shift": street_scenes.SHIFT,
 }
 """What the checker knows, by name."""
 

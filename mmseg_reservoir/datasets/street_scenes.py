@@ -2,7 +2,9 @@
 
 ACDC has 4006 images of fog, night, rain and snow (Sakaridis et al., ICCV 2021). Cityscapes (Cordts
 et al., CVPR 2016) is the source domain; a reservoir needs only its images. MiniCity is what
-tools/make_minicity.py writes in ACDC's folders.
+tools/make_minicity.py writes in ACDC's folders. Others that mmseg's users have are Dark Zurich
+(Sakaridis et al., ICCV 2019), Foggy Cityscapes (Sakaridis et al., IJCV 2018), BDD100K (Yu et al.,
+CVPR 2020) and SHIFT (Sun et al., CVPR 2022); `seg.named_sets` has them as domains.
 """
 
 from __future__ import annotations
@@ -102,4 +104,76 @@ MINICITY = Layout(
     label_suffix="_gt_labelTrainIds.png",
     size=(ROWS, COLUMNS),
     download="write it again: python tools/make_minicity.py {root} --overwrite",
+)
+DARK_ZURICH = Layout(
+    title="Dark Zurich",
+    # 50 labelled pictures; the 2416 of train have no labels, and are not looked at.
+    cells=lambda root: [
+        Cell("val", "night", "rgb_anon/val/night", "gt/val/night", expected=50, needed=True)
+    ],
+    marks=("rgb_anon/val/night",),
+    image_suffix="_rgb_anon.png",
+    label_suffix="_gt_labelTrainIds.png",
+    raw_label_suffix="_gt_labelIds.png",
+    size=(1080, 1920),
+    download=(
+        "get Dark_Zurich_val_anon.zip from www.trace.ethz.ch/publications/2019/GCMA_UIoU and unzip "
+        "it, so that {root} holds rgb_anon/val/night/GOPR0356 and gt/val/night/GOPR0356"
+    ),
+)
+FOGGY_CITYSCAPES = Layout(
+    title="Foggy Cityscapes",
+    cells=lambda root: _cells(
+        {("train", "fog"): 2975, ("val", "fog"): 500}, "leftImg8bit_foggy/{split}", "gtFine/{split}"
+    ),
+    marks=("leftImg8bit_foggy",),
+    image_suffix="_leftImg8bit_foggy_beta_0.02.png",
+    label_suffix="_gtFine_labelTrainIds.png",
+    raw_label_suffix="_gtFine_labelIds.png",
+    size=(1024, 2048),
+    labels_needed=False,
+    download=(
+        "get leftImg8bit_trainvaltest_foggy.zip and gtFine_trainvaltest.zip from "
+        "www.cityscapes-dataset.com and unzip both, so that {root} holds "
+        "leftImg8bit_foggy/SPLIT/CITY and gtFine/SPLIT/CITY"
+    ),
+    make_labels=CITYSCAPES.make_labels,
+)
+BDD100K = Layout(
+    title="BDD100K",
+    cells=lambda root: [
+        Cell(
+            split,
+            "any",
+            f"images/10k/{split}",
+            f"labels/sem_seg/masks/{split}",
+            expected=count,
+            needed=split == "val",
+        )
+        for split, count in (("train", 7000), ("val", 1000))
+    ],
+    marks=("images/10k",),
+    image_suffix=".jpg",
+    label_suffix=".png",
+    size=(720, 1280),
+    download=(
+        "get the 10K images and the semantic segmentation labels from bdd-data.berkeley.edu and "
+        "unzip both, so that {root} holds images/10k/SPLIT and labels/sem_seg/masks/SPLIT"
+    ),
+)
+SHIFT = Layout(
+    title="SHIFT",
+    # Labels are ids of CARLA in the first channel of a colour picture, which no check here reads.
+    cells=lambda root: [
+        Cell(split, "any", f"discrete/images/{split}/front/img", needed=split == "val")
+        for split in ("train", "val")
+    ],
+    marks=("discrete/images",),
+    image_suffix="_img_front.jpg",
+    size=(800, 1280),
+    download=(
+        "get view front, groups img and semseg, of the discrete images with the download.py of "
+        "github.com/SysCV/shift-dev and unzip both, so that {root} holds "
+        "discrete/images/SPLIT/front/img/SEQUENCE and discrete/images/SPLIT/front/semseg/SEQUENCE"
+    ),
 )

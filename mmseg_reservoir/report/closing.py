@@ -42,6 +42,13 @@ def _scores(results: Results) -> str:
     return f"{_TITLES[metric_of(visits)]}\n{visit_table(visits)}"
 
 
+def _also(results: Results) -> str | None:
+    also = results.get("also")
+    if not also:
+        return None
+    return f"{metric_of(also)} of sets beside the stream, after every round\n{visit_table(also)}"
+
+
 def _routing(results: Results) -> str | None:
     if not results["reservoir"]:
         return None
@@ -57,6 +64,7 @@ def _beside_published(results: Results) -> str | None:
 
 _PARTS: dict[str, Callable[[Results], str | None]] = {
     "the table of scores": _scores,
+    "the sets beside the stream": _also,
     "the routing": _routing,
     "the updates": update_line,
     "the published row": _beside_published,

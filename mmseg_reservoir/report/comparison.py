@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .tables import Results, make_table, metric_of, routing_purity, score_cells, scores_by_domain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def comparison_table(runs: Mapping[str, Results]) -> str:
@@ -37,6 +40,12 @@ def routing_table(runs: Mapping[str, Results]) -> str:
 
 
 def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
+    """Save the figure of `comparison_figure`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    comparison_figure(runs).savefig(path, dpi=130)
+
+
+def comparison_figure(runs: Mapping[str, Results]) -> Figure:
     """The score by visit for every domain, and below it which expert each image was sent to."""
     from matplotlib.figure import Figure
 
@@ -60,8 +69,7 @@ def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
     top.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(runs))
     for strip, (name, results) in zip(strips, routed.items(), strict=True):
         _plot_routes(strip.subplots(), name, results)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    return figure
 
 
 def _plot_routes(axis: Any, name: str, results: Results) -> None:

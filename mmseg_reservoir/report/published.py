@@ -117,30 +117,42 @@ def _to_rows(model: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None:
-    """Ours, the published number and the difference at the published visits that the run reached.
+def beside_published(
+    visits: Sequence[Mapping[str, Any]], row: Row
+) -> dict[str, dict[int, tuple[float, float]]]:
+    """Ours and the published number, by domain and by those published visits that the run reached.
 
-    None if there is no such visit. The mean is that of the domains which both sides have.
+    The mean is that of the domains which both sides have; empty if there is no such visit.
     """
     ours = by_domain(visits)
     if set(row.scores) == {_MEAN}:
         ours = {_MEAN: mean_by_visit(ours)}
     domains = [domain for domain in row.scores if domain in ours]
-    if not domains:
-        return None
     # The last round of an interrupted run may lack domains.
-    reached = min(len(ours[domain]) for domain in domains)
+    reached = min((len(ours[domain]) for domain in domains), default=0)
     shown = [visit for visit in row.visits if visit <= reached]
     if not shown:
+        return {}
+    pairs = {d: {v: (ours[d][v - 1], row.scores[d][v]) for v in shown} for d in domains}
+    means = {}
+    for visit in shown:
+        mine, theirs = zip(*(pairs[domain][visit] for domain in domains), strict=True)
+        means[visit] = (sum(mine) / len(mine), sum(theirs) / len(theirs))
+    return {**pairs, _MEAN: means}
+
+
+def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None:
+    """Ours, the published number and the difference (see `beside_published`); None if empty."""
+    pairs = beside_published(visits, row)
+    if not pairs:
         return None
-    pairs = {d: [(ours[d][visit - 1], row.scores[d][visit]) for visit in shown] for d in domains}
-    columns = list(zip(*pairs.values(), strict=True))
-    pairs["mean"] = [tuple(sum(side) / len(side) for side in zip(*c, strict=True)) for c in columns]
     rows: list[list[str] | None] = []
     for domain, cells in pairs.items():
-        digits = 2 if domain == "mean" else 1  # as published; a mean of four has one more
-        rows.append([domain, "ours", *(f"{mine:.2f}" for mine, _ in cells)])
-        rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells)])
-        rows.append(["", "difference", *(f"{mine - theirs:+.2f}" for mine, theirs in cells)])
+        digits = 2 if domain == _MEAN else 1  # as published; a mean of four has one more
+        rows.append([domain, "ours", *(f"{mine:.2f}" for mine, _ in cells.values())])
+        rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells.values())])
+        rows.append(
+            ["", "difference", *(f"{mine - theirs:+.2f}" for mine, theirs in cells.values())]
+        )
         rows.append(None)
-    return make_table(["visit", "", *shown], rows, text_columns=2)
+    return make_table(["visit", "", *pairs[_MEAN]], rows, text_columns=2)

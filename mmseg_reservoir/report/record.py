@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from .. import __version__
 from ..files import write_text
+from .step_watch import StepWatch
+from .style_sample import StyleSample
 
 PACKAGES = {
     "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
@@ -41,6 +44,7 @@ class RouteRecord:
         expert: Which one adapted.
         k: How many there are.
         weight: The expert's share of the prediction.
+        route_entropy: That of all experts' shares, in nats; 0 if one alone predicts.
         opened: Whether the expert is new.
         seconds: Time per image; None where it was not measured.
         entropy: Mean over the pixels or images, in nats; None if the prediction was not finite.
@@ -55,6 +59,7 @@ class RouteRecord:
     expert: int = 0
     k: int = 1
     weight: float = 1.0
+    route_entropy: float = 0.0
     opened: bool = False
     seconds: float | None = None
     entropy: float | None = None
@@ -123,17 +128,28 @@ class RunRecord:
     visits: dict[tuple[int, str], VisitRecord] = field(default_factory=dict, init=False)
     """By round and domain, in the order in which they began."""
     routes: list[RouteRecord] = field(default_factory=list, init=False)
+    styles: StyleSample = field(default_factory=StyleSample, init=False)
+    also: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Scores of sets beside the stream, as plain data like that of a visit."""
 
     def __post_init__(self) -> None:
         self._versions = versions(PACKAGES[self.metric])
+        self._watch: StepWatch | None = None
         self._end: dict[str, Any] | None = None
         self._written = time.monotonic()
+
+    def observe(self, pipeline: Any, model: nn.Module) -> None:
+        """From now on, note the style of every batch, and what time goes into which stage."""
+        self._watch = StepWatch(pipeline, model)
 
     def add(self, route: RouteRecord, scored_as: str | None = None) -> VisitRecord:
         """Note a route; returns the visit that it belongs to, whose score is the caller's.
 
         The domain of the visit is ``scored_as``, if that is not the true one.
         """
+        style = None if self._watch is None else self._watch.take()
+        if style is not None:
+            self.styles.add(len(self.routes), style)
         self.routes.append(route)
         visit = self.visit(route.round, scored_as or route.domain)
         visit.n_images += route.n_images
@@ -151,7 +167,9 @@ class RunRecord:
 
         The updates are the method's counts, ``more`` is what else is known only at the end.
         """
-        self._end = {"updates": dict(updates), **more}
+        self._end = {"updates": dict(updates), **more, "stages": self._stages()}
+        if self._watch is not None:
+            self._watch.close()
         self.write()
         return self.to_json()
 
@@ -163,6 +181,8 @@ class RunRecord:
             "visits": [dict(vars(visit)) for visit in self.visits.values()],
             # By columns, which takes a third of the room.
             "routes": {name: [getattr(route, name) for route in self.routes] for name in names},
+            "styles": self.styles.state_dict(),
+            "stages": {} if self._watch is None else dict(self._watch.seconds),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -172,7 +192,20 @@ class RunRecord:
         self.visits = {(visit.round, visit.domain): visit for visit in visits}
         names, columns = state["routes"].keys(), state["routes"].values()
         rows = zip(*columns, strict=True)
+        self.styles.load_state_dict(state["styles"])
+        if self._watch is not None:
+            self._watch.seconds.update(state["stages"])
         self.routes = [RouteRecord(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def _stages(self) -> dict[str, float] | None:
+        """Seconds per image in each stage; None if they were not watched."""
+        total = sum(visit.seconds or 0.0 for visit in self.visits.values())
+        images = sum(visit.n_images for visit in self.visits.values())
+        if self._watch is None or not total:
+            return None
+        stages = dict(self._watch.seconds)
+        stages["adapt and predict"] = max(total - sum(stages.values()), 0.0)
+        return {name: seconds / images for name, seconds in stages.items()}
 
     def to_json(self) -> dict[str, Any]:
         """All as plain data."""
@@ -182,19 +215,22 @@ class RunRecord:
             "versions": self._versions,
             "visits": [visit.to_json(self.metric) for visit in self.visits.values()],
             "routes": [route.to_json() for route in self.routes],
+            **({"also": self.also} if self.also else {}),
             **(self._end or {}),
         }
 
     def write(self, every: float = 0.0) -> None:
         """Write ``results.json`` with everything and ``results.csv`` with one row per visit.
 
-        Not if that was done less than ``every`` seconds ago.
+        Styles that were seen go to ``styles.safetensors``. Not if that was done less than
+        ``every`` seconds ago.
         """
         if time.monotonic() - self._written < every:
             return
         results = self.to_json()
         write_text(self.folder / "results.json", strict_json(results))
         write_text(self.folder / "results.csv", self._to_csv(results["visits"]))
+        self.styles.write(self.folder)
         self._written = time.monotonic()
 
     def _to_csv(self, visits: list[dict[str, Any]]) -> str:

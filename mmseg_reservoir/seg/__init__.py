@@ -6,7 +6,7 @@ from mmseg_reservoir.seg.compat import enable_mmseg_without_compiled_ops
 enable_mmseg_without_compiled_ops()
 
 from .checkpoint import StrictCheckpointHook, allow_mmengine_checkpoints  # noqa: E402
-from .datasets import ACDCDataset, UnlabelledImages  # noqa: E402
+from .datasets import ACDCDataset, SHIFTDataset, UnlabelledImages  # noqa: E402
 from .hooks.adaptation_hook import AdaptationHook  # noqa: E402
 from .hooks.progress_hook import ProgressHook  # noqa: E402
 from .hooks.pseudo_label_hook import PseudoLabelHook  # noqa: E402
@@ -31,6 +31,7 @@ __all__ = [
     "ReservoirInferencer",
     "ResultsHook",
     "ResumeHook",
+    "SHIFTDataset",
     "StrictCheckpointHook",
     "UnlabelledImages",
     "VisitIoUMetric",

@@ -1,7 +1,8 @@
-"""Datasets in ACDC's layout, and folders of unlabelled images."""
+"""Datasets in ACDC's layout, SHIFT, and folders of unlabelled images."""
 
 from __future__ import annotations
 
+import csv
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 from mmcv.transforms import LoadAnnotations as BaseLoadAnnotations
 from mmengine.logging import print_log
-from mmengine.registry import DATASETS
+from mmengine.registry import DATASETS, TRANSFORMS
 from mmseg.datasets import BaseSegDataset, CityscapesDataset
+from mmseg.datasets.transforms import LoadAnnotations
+from PIL import Image
 
 from ..errors import ReservoirError
 from ..files import told
@@ -140,3 +143,89 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
             return samples
         chosen = np.linspace(0, len(samples) - 1, self.num_images).round().astype(int)
         return [samples[i] for i in chosen]
+
+
+_CARLA = {
+    1: 2,
+    2: 4,
+    4: 11,
+    5: 5,
+    6: 0,
+    7: 0,
+    8: 1,
+    9: 8,
+    10: 13,
+    11: 3,
+    12: 7,
+    13: 10,
+    18: 6,
+    22: 9,
+}
+"""Ids of SHIFT -> train ids of Cityscapes. Lane markings are road, and every vehicle is a car."""
+
+
+@TRANSFORMS.register_module()
+class LoadSHIFTAnnotations(LoadAnnotations):
+    """Reads the ids in the first channel of a label of SHIFT, as Cityscapes' train ids."""
+
+    def _load_seg_map(self, results: dict) -> None:
+        ids = np.asarray(Image.open(results["seg_map_path"]))
+        train_ids = np.full(256, 255, np.uint8)
+        train_ids[list(_CARLA)] = list(_CARLA.values())
+        results["gt_seg_map"] = train_ids[ids if ids.ndim == 2 else ids[..., 0]]
+        results["seg_fields"].append("gt_seg_map")
+
+
+@DATASETS.register_module()
+class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
+    """Front views of SHIFT (Sun et al., CVPR 2022), simulated scenes, with Cityscapes' classes.
+
+    ``img/{sequence}/*_img_front.jpg`` and ``semseg/{sequence}/*_semseg_front.png``. Classes that
+    SHIFT does not tell apart never occur: riders are persons; trucks, buses and bicycles are cars.
+
+    Args:
+        weather: Only sequences that begin in this weather (``clear``, ``cloudy``, ``overcast``,
+            ``rainy``, ``foggy``), by the ``seq.csv`` beside ``img``; None for all.
+        daytime: Likewise ``daytime``, ``dawn/dusk`` or ``night``.
+        pipeline: As of other datasets; labels are loaded as SHIFT's.
+        **kwargs: See ``mmseg.datasets.BaseSegDataset``.
+    """
+
+    def __init__(
+        self,
+        weather: str | None = None,
+        daytime: str | None = None,
+        pipeline: Sequence[dict] = (),
+        **kwargs: Any,
+    ) -> None:
+        wanted = {"start_weather_coarse": weather, "start_timeofday_coarse": daytime}
+        self.wanted = {column: value for column, value in wanted.items() if value is not None}
+        steps = [
+            {"type": "LoadSHIFTAnnotations"} if step["type"] == "LoadAnnotations" else step
+            for step in pipeline
+        ]
+        super().__init__(
+            img_suffix="_img_front.jpg",
+            seg_map_suffix="_semseg_front.png",
+            pipeline=steps,
+            **kwargs,
+        )
+
+    def load_data_list(self) -> list[dict]:
+        """The images of the sequences that are wanted."""
+        samples = super().load_data_list()
+        if not self.wanted:
+            return samples
+        table = Path(self.data_prefix["img_path"]).with_name("seq.csv")
+        if not table.is_file():
+            raise ReservoirError(
+                f"no {table}, which tells the weather of SHIFT's sequences: get it"
+            )
+        with table.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        chosen = {row["video"] for row in rows if all(row[c] == v for c, v in self.wanted.items())}
+        found = [s for s in samples if Path(s["img_path"]).parent.name in chosen]
+        if not found:
+            there = {c: sorted({row[c] for row in rows}) for c in self.wanted}
+            raise ReservoirError(f"no sequence of SHIFT has {self.wanted}; {table} has {there}")
+        return found

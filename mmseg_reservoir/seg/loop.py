@@ -17,6 +17,8 @@ from torch.utils.data import DataLoader
 from ..errors import ReservoirError
 from ..options import check_options
 from .bad_images import BadImage, CheckedDataset, collate_good
+from .beside_stream import scores_beside
+from .named_sets import dataset_of
 
 _SEED_STEP = 1_000_003
 """mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
@@ -45,13 +47,16 @@ class RecurringTestLoop(TestLoop):
         dataloader: The config of one dataloader. Its dataset is built once per domain.
         evaluator: The metrics of a visit. An ``IoUMetric`` is replaced by its exact version.
         rounds: How often every domain is visited.
-        domains: In order, either names (the dataset's ``condition``) or dicts of a ``name`` and
-            whatever the dataset needs for this domain, ``dict(name="dusk", data_root=...)``.
+        domains: In order, either names (of a set in `NAMED_SETS`, else the dataset's
+            ``condition``) or dicts of a ``name`` and whatever the dataset needs for this domain,
+            ``dict(name="dusk", data_root=...)``, ``dict(name="bdd", set="bdd100k")``.
         shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
             new one at each visit (``"visit"``), or as stored (``"never"``: the sampler of the
             dataloader stays what it is). Orders depend on the run's seed alone.
         on_bad_image: An image or label that cannot be used is an error (``"stop"``), or left out,
             reported and counted (``"skip"``).
+        also: Labelled sets beside the stream, given as ``domains`` are: after every round the model
+            is tested on them, frozen, which leaves no trace in it.
         fp16: Test under autocast.
     """
 
@@ -64,31 +69,20 @@ class RecurringTestLoop(TestLoop):
         domains: Sequence[str | Mapping] = ("fog", "night", "rain", "snow"),
         shuffle: Literal["never", "once", "visit"] = "never",
         on_bad_image: Literal["stop", "skip"] = "stop",
+        also: Sequence[str | Mapping] = (),
         fp16: bool = False,
         **unknown: Any,
     ) -> None:
         plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
-        self.check(dict(domains=domains, **plain, **unknown))
-        changes = {}
-        for domain in domains:
-            domain = {"name": domain, "condition": domain} if isinstance(domain, str) else domain
-            options = dict(domain)
-            if "name" not in options or options["name"] in changes:
-                raise ReservoirError(f"each domain needs a name of its own: {domains}")
-            changes[options.pop("name")] = options
+        self.check(dict(domains=domains, also=also, **plain, **unknown))
+        self.skips = on_bad_image == "skip"
+        self.also = self._loaders(runner, dataloader, _by_name(also, "also"))
         if shuffle != "never":
             dataloader = {**dataloader, "sampler": dict(type="DefaultSampler", shuffle=True)}
         self.shuffle = shuffle
-        self.skips = on_bad_image == "skip"
         if self.skips:
             dataloader = {**dataloader, "collate_fn": collate_good}
-        self.loaders = {
-            name: runner.build_dataloader(
-                {**dataloader, "dataset": self._dataset({**dataloader["dataset"], **options})},
-                seed=runner.seed,
-            )
-            for name, options in changes.items()
-        }
+        self.loaders = self._loaders(runner, dataloader, _by_name(domains, "domains"))
         places = product(range(1, rounds + 1), self.loaders)
         self.visits = [Visit(index, *place) for index, place in enumerate(places)]
         self.visit = self.visits[0]
@@ -102,16 +96,24 @@ class RecurringTestLoop(TestLoop):
         given = ("runner", "dataloader", "evaluator")
         check_options(RecurringTestLoop, options, "test_cfg", given)
         domains, rounds = options.get("domains", ("fog",)), options.get("rounds", 1)
-        if isinstance(domains, str) or not isinstance(domains, Sequence):
-            raise ReservoirError(f"test_cfg.domains must be a list of domains, got {domains!r}")
         if rounds < 1 or not domains:
             raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
+        for option, sets in (("domains", domains), ("also", options.get("also", ()))):
+            _by_name(sets, option)
 
-    def _dataset(self, options: Mapping[str, Any]) -> CheckedDataset:
-        dataset = DATASETS.build(dict(options))
-        if hasattr(dataset, "full_init"):
-            dataset.full_init()  # as the runner does with those that it builds
-        return CheckedDataset(dataset, self.skips)
+    def _loaders(
+        self, runner: Runner, dataloader: Mapping[str, Any], domains: Mapping[str, str | Mapping]
+    ) -> dict[str, DataLoader]:
+        loaders = {}
+        for name, domain in domains.items():
+            dataset = DATASETS.build(dataset_of(domain, dataloader["dataset"]))
+            if hasattr(dataset, "full_init"):
+                dataset.full_init()  # as the runner does with those that it builds
+            # Beside the stream nothing is skipped: such scores are compared over rounds.
+            skips = self.skips and dataloader.get("collate_fn") is collate_good
+            options = {**dataloader, "dataset": CheckedDataset(dataset, skips)}
+            loaders[name] = runner.build_dataloader(options, seed=runner.seed)
+        return loaders
 
     @property
     def total_images(self) -> int:
@@ -128,8 +130,10 @@ class RecurringTestLoop(TestLoop):
             try:
                 self.runner.call_hook("before_test")
                 self.runner.model.eval()
+                self._test_also()
                 for visit in self.visits[self._begun :]:
                     self._run_visit(visit)
+                    self._test_also()
             except BaseException:  # Ctrl-C too
                 self.runner.call_hook("after_abort")
                 raise
@@ -143,6 +147,8 @@ class RecurringTestLoop(TestLoop):
         self._scores: dict[str, float] = {}
         self.skipped: list[dict[str, Any]] = []
         """Images that were left out: round, domain, image and cause."""
+        self.also_scores: list[dict[str, Any]] = []
+        """Of every set beside the stream after every round, as entries of ``results.json``."""
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is: scores of visits, batches done, what metrics counted in them."""
@@ -151,6 +157,7 @@ class RecurringTestLoop(TestLoop):
             "batches": self._batches,
             "scores": dict(self._scores),
             "skipped": [dict(image) for image in self.skipped],
+            "also": [dict(scores) for scores in self.also_scores],
             "metrics": [list(metric.results) for metric in self.evaluator.metrics],
             "strange": [getattr(metric, "strange_so_far", 0) for metric in self.evaluator.metrics],
         }
@@ -160,6 +167,7 @@ class RecurringTestLoop(TestLoop):
         self._begun, self._batches = state["visit"], state["batches"]
         self._scores = dict(state["scores"])
         self.skipped = [dict(image) for image in state["skipped"]]
+        self.also_scores[:] = state["also"]  # which a record has, too
         parts = zip(self.evaluator.metrics, state["metrics"], state["strange"], strict=True)
         for metric, results, strange in parts:
             metric.results, metric.strange_so_far = list(results), strange
@@ -189,6 +197,17 @@ class RecurringTestLoop(TestLoop):
             self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
         self.runner.call_hook("after_test_epoch", metrics=metrics)
 
+    def _test_also(self) -> None:
+        """After the last visit of a round; not again where a saved state has the scores."""
+        rounds, rest = divmod(self._begun, len(self.loaders))
+        if rest or len(self.also_scores) == rounds * len(self.also):
+            return
+        for name, loader in self.also.items():
+            scores = scores_beside(self.runner.model, loader, self.evaluator, name, self.fp16)
+            self.also_scores.append({"round": rounds, "domain": name, **scores})
+            miou = scores.get("mIoU", math.nan)
+            self.runner.logger.info(f"after round {rounds}, {name}: mIoU {miou:.2f}")
+
     def _batches_left(self) -> Iterator[Any]:
         """The batches of the visit that have not been done; the others are not even read."""
         if self._batches == 0:
@@ -203,6 +222,19 @@ class RecurringTestLoop(TestLoop):
             self.skipped.append({**place, **vars(image)})
             self.runner.logger.warning(f"image skipped: {image.cause}")
         return batch
+
+
+def _by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:
+    """What is said of every domain."""
+    if isinstance(domains, str) or not isinstance(domains, Sequence):
+        raise ReservoirError(f"test_cfg.{option} must be a list of domains, got {domains!r}")
+    named: dict[str, str | Mapping] = {}
+    for domain in domains:
+        name = domain if isinstance(domain, str) else domain.get("name")
+        if name is None or name in named:
+            raise ReservoirError(f"each domain needs a name of its own: {domains}")
+        named[name] = domain
+    return named
 
 
 def _without_first(loader: DataLoader, count: int) -> DataLoader:

@@ -23,10 +23,11 @@ class AdaptiveSegmentor(BaseModel):
     """Wraps a loaded segmentor; every ``test_step`` predicts a batch and adapts to it.
 
     Each returned sample tells its route in its metainfo: ``expert`` (which one adapted), ``k``
-    (how many there are), ``route_weight`` (the expert's share of the prediction), ``opened``
-    (whether it is new) and ``adaptation_seconds`` (time per image). ``entropy`` (mean over its
-    pixels) and ``marginal_entropy`` (of the mean distribution of its pixels), in nats, tell how
-    sure and how diverse its prediction is, without a label.
+    (how many there are), ``route_weight`` (the expert's share of the prediction),
+    ``route_entropy`` (of all experts' shares), ``opened`` (whether it is new) and
+    ``adaptation_seconds`` (time per image). ``entropy`` (mean over its pixels) and
+    ``marginal_entropy`` (of the mean distribution of its pixels), in nats, tell how sure and how
+    diverse its prediction is, without a label.
 
     Its name is registered in mmengine, so that a subclass of one's own can take its place; model
     and pipeline come ready made, since both need loaded weights.
@@ -74,6 +75,7 @@ class AdaptiveSegmentor(BaseModel):
                     expert=outcome.route.index,
                     k=outcome.k,
                     route_weight=float(outcome.route.weights[outcome.route.index]),
+                    route_entropy=outcome.route.entropy,
                     opened=outcome.route.is_new,
                     adaptation_seconds=seconds,
                     entropy=_finite(entropy(pixels).mean()),

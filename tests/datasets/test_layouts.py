@@ -20,6 +20,9 @@ def totals(name, root=None):
 def test_published_numbers():
     assert totals("acdc") == {"train": 1600, "val": 406, "test": 2000}
     assert totals("cityscapes") == {"train": 2975, "val": 500, "test": 1525}
+    assert totals("dark_zurich") == {"val": 50}
+    assert totals("foggy_cityscapes") == {"train": 2975, "val": 500}
+    assert totals("bdd100k") == {"train": 7000, "val": 1000}
     acdc = {cell.name: cell.expected for cell in LAYOUTS["acdc"].cells(None)}
     assert {acdc[f"train/{c}"] for c in ("fog", "night", "rain", "snow")} == {400}
     assert (acdc["val/night"], acdc["val/fog"]) == (106, 100)

@@ -31,6 +31,15 @@ def test_scores_routing_and_published_row(results, tmp_path):
     assert "+4.50" in text
 
 
+def test_sets_beside_the_stream_have_a_table(results):
+    assert "beside the stream" not in close(results)[0]
+    results["also"] = [{"round": 1, "domain": "clear", "mIoU": 71.25}]
+    text, warnings = close(results)
+    assert warnings == []
+    assert "mIoU of sets beside the stream, after every round\n┌" in text
+    assert "71.25" in text
+
+
 def test_classifiers_have_errors_and_single_models_no_routing(results):
     results["visits"] = [{"domain": "fog", "error": 20.0}]
     results["reservoir"] = False

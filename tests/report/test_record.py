@@ -19,6 +19,7 @@ from mmseg_reservoir.report.record import (
     versions,
 )
 from mmseg_reservoir.report.runs import read_runs
+from mmseg_reservoir.report.style_sample import read_styles
 from mmseg_reservoir.report.summary import summarize
 
 ABOUT = {"reservoir": False, "seed": 3, "config_file": None, "config": {}}
@@ -64,6 +65,7 @@ def test_a_record_has_everything(tmp_path):
                 "expert": 1,
                 "k": 2,
                 "weight": 1.0,
+                "route_entropy": 0.0,
                 "opened": False,
                 "seconds": 0.5,
                 "entropy": None,
@@ -108,6 +110,7 @@ def test_complete_only_at_the_end(tmp_path):
     assert results == stored(tmp_path)
     assert (results["complete"], results["cpu_seconds"]) == (True, 1.5)
     assert results["updates"] == {"updates": 2}
+    assert results["stages"] is None
     assert sorted(p.name for p in tmp_path.iterdir()) == ["results.csv", "results.json"]
 
 
@@ -160,3 +163,23 @@ def test_what_is_said_of_a_pipeline():
     assert about_pipeline(None) == {"method": None, "reservoir": False, "tau": None}
     pipeline = SimpleNamespace(method=torch.nn.ReLU(), router=SimpleNamespace(tau=0.5))
     assert about_pipeline(pipeline) == {"method": "ReLU", "reservoir": True, "tau": 0.5}
+
+
+def test_styles_and_stages_of_an_observed_pipeline(tmp_path):
+    encoder, model = torch.nn.Linear(4, 3), torch.nn.ReLU()
+    record = RunRecord(tmp_path, "error", ABOUT)
+    record.observe(SimpleNamespace(encoder=encoder), model)
+    for batch in range(3):
+        style = encoder(torch.full((4,), float(batch)))
+        model(style)
+        for _ in range(2):  # images of one batch share its style
+            visit(record, image=None, batch=batch, seconds=10.0)
+    results = record.finish({"updates": 3})
+    vectors, routes = read_styles(tmp_path)
+    assert routes.tolist() == [0, 2, 4]
+    assert vectors[-1] == pytest.approx(style.detach().numpy(), abs=1e-2)
+    assert list(results["stages"]) == ["style", "route", "adapt and predict"]
+    assert sum(results["stages"].values()) == pytest.approx(10.0)  # per image
+    assert results["stages"]["style"] > 0
+    assert not encoder._forward_hooks
+    assert not model._forward_pre_hooks

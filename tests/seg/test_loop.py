@@ -1,14 +1,16 @@
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
 from mmengine.registry import DATASETS, LOOPS
 from mmengine.runner import Runner
-from stream_run import TINY, data_options, run
+from stream_run import TINY, data_options, run, seeded_reservoir
 from torch.utils.data import BatchSampler, Dataset
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.report.style_sample import read_styles
 from tools import test_tta
 
 
@@ -38,6 +40,7 @@ class Recorder:
         self.model = self
         self.seen = []
         self.visualizer = SimpleNamespace()
+        self.logger, self.metrics = Mock(), []
         self.dataset_meta = None
         self.metrics = [SimpleNamespace(results=[])]
         self.on_hook = lambda name: None
@@ -170,7 +173,10 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=3), "must be a list of domains, got 3"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
-        (dict(round=2), r"no option 'round' \(did you mean 'rounds'\?\); valid: domains, fp16,"),
+        (
+            dict(round=2),
+            r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, fp16,",
+        ),
     ],
 )
 def test_options_are_checked(options, message):
@@ -256,3 +262,46 @@ def test_mistakes_are_explained(minicity, tmp_path, capfd, option, message):
     assert test_tta.main(command) == 2
     assert message in capfd.readouterr().err
     assert not (tmp_path / "results.json").exists()
+
+
+def test_sets_beside_the_stream_are_tested_after_every_round():
+    runner = Recorder()
+    loop = loop_of(runner, also=["clear", dict(name="dusk", condition="late", n=2)], shuffle="once")
+    loop.run()
+    tested = [[name for name, _ in visit] for visit in runner.seen]
+    assert [set(visit) for visit in tested] == 2 * [{"fog"}, {"night", "clear", "late"}]
+    assert tested[1][12:] == ["clear"] * 12 + ["late"] * 2
+    assert [(s["round"], s["domain"], s["n_images"], s["mIoU"]) for s in loop.also_scores] == [
+        (1, "clear", 12, 50.0),
+        (1, "dusk", 2, 50.0),
+        (2, "clear", 12, 50.0),
+        (2, "dusk", 2, 50.0),
+    ]
+    last = [number for name, number in runner.seen[-1] if name == "clear"]
+    assert [int(number) for number in last] == list(range(12))  # as stored
+
+
+@pytest.mark.parametrize("also", ["clear", [dict(data_root="x")], ["clear", "clear"]])
+def test_sets_beside_the_stream_are_checked_as_domains_are(also):
+    with pytest.raises(ReservoirError, match=r"test_cfg\.also must be|name of its own"):
+        loop_of(Recorder(), also=also)
+
+
+def test_they_leave_no_trace_in_the_stream(minicity, tmp_path):
+    options = [*seeded_reservoir(tmp_path / "cache"), "test_cfg.domains=[fog,night]"]
+    plain = run("segformer-tiny_tent_reservoir", minicity, tmp_path / "a", *options)
+    beside = [*options, "test_cfg.also=[clear]"]
+    tested = run("segformer-tiny_tent_reservoir", minicity, tmp_path / "b", *beside)
+    assert "also" not in plain
+    assert [(s["round"], s["domain"]) for s in tested["also"]] == [(1, "clear"), (2, "clear")]
+    assert set(tested["also"][0]["per_class"]) == set(tested["visits"][0]["per_class"])
+    timeless = [
+        [{k: v for k, v in route.items() if k != "seconds"} for route in results["routes"]]
+        for results in (plain, tested)
+    ]
+    assert timeless[0] == timeless[1]
+    assert [v["mIoU"] for v in plain["visits"]] == [v["mIoU"] for v in tested["visits"]]
+    log = next((tmp_path / "b").rglob("*.log")).read_text()
+    assert "mIoU of sets beside the stream, after every round" in log
+    a, b = (read_styles(tmp_path / name) for name in "ab")
+    assert (a.vectors == b.vectors).all()

@@ -22,7 +22,7 @@ def results_without_images(command):
 def test_it_says_which_filters_styles_come_from(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(subprocess, "run", lambda command, **_: results_without_images(command))
     monkeypatch.setattr(demo, "write_dataset", lambda root: Written(root, reused=True))
-    for name in ("plot_comparison", "comparison_table", "routing_table"):
+    for name in ("plot_comparison", "comparison_table", "routing_table", "write_report"):
         monkeypatch.setattr(demo, name, lambda *_: "")
     demo.main([f"--out={tmp_path}"])
     assert f"Style: by the shipped front of an ImageNet-trained VGG-19, {SHIPPED}\n" in (

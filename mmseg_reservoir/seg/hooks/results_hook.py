@@ -20,6 +20,7 @@ _ROUTE = {
     "expert": "expert",
     "k": "k",
     "route_weight": "weight",
+    "route_entropy": "route_entropy",
     "opened": "opened",
     "adaptation_seconds": "seconds",
     "entropy": "entropy",
@@ -56,10 +57,14 @@ class ResultsHook(Hook):
                 "shuffle": loop.shuffle,
                 "images": loop.total_images,
             },
+            "palette": _palette(loop.dataloader.dataset),
             "config": runner.cfg.to_dict(),
             "options": getattr(runner.model, "options", None),
         }
         self.record = RunRecord(Path(runner.work_dir), "mIoU", settings)
+        self.record.also = loop.also_scores  # the loop's own list, which grows
+        if pipeline is not None:
+            self.record.observe(pipeline, runner.model.segmentor)
 
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
@@ -114,3 +119,12 @@ class ResultsHook(Hook):
         runner.logger.info(closing_tables(results, runner.logger.warning))
         tell_troubles(results, runner.logger.warning)
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
+
+
+def _palette(dataset: Any) -> dict[str, list[int]] | None:
+    """Class name -> colour, where the dataset knows both."""
+    meta = getattr(dataset, "metainfo", {})
+    classes, palette = meta.get("classes"), meta.get("palette")
+    if not classes or not palette:
+        return None
+    return {name: list(colour) for name, colour in zip(classes, palette, strict=False)}

@@ -1,0 +1,36 @@
+"""Predictions beside the stream: nothing that happens there is remembered."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from .pipeline import AdaptationPipeline
+
+
+@contextmanager
+def aside(pipeline: AdaptationPipeline) -> Iterator[None]:
+    """Within, `AdaptationPipeline.infer` leaves no trace in the pipeline.
+
+    Even a frozen router follows the stream, a prediction loads an expert, and a method may draw
+    random numbers. So the router within is a copy, the expert that was loaded is loaded again, and
+    torch's random numbers go on as if nothing had been drawn. (Steps are no predictions: what they
+    adapt stays adapted.)
+    """
+    method, router = pipeline.method, getattr(pipeline, "router", None)
+    # Only the CPU's and the current device's: others are not this pipeline's.
+    device = method.space.values.device
+    devices = [device] if device.type == "cuda" else []
+    parameters, state = method.space.snapshot(), method.domain_state()
+    if router is not None:
+        pipeline.router = copy.deepcopy(router)  # type: ignore[attr-defined]
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        if router is not None:
+            pipeline.router = router  # type: ignore[attr-defined]
+        method.load(parameters, state)

@@ -1,0 +1,156 @@
+"""The live page: a small ASGI app around a `Station`, for this machine alone."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route as WebRoute
+
+from .station import LiveStream, Station
+
+HOST = "127.0.0.1"
+_LARGEST_BODY = 1024
+_TYPES = {"live.html": "text/html", "live.css": "text/css", "live.js": "text/javascript"}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def serve(
+    stream: LiveStream,
+    port: int = 8000,
+    palette: Sequence[Sequence[int]] = (),
+    save_to: str | Path = "reservoir",
+    say: Callable[[str], object] = print,
+) -> None:
+    """Run a stream and show it at ``http://127.0.0.1:port`` until interrupted.
+
+    Args:
+        stream: See `LiveStream`; it is run in a thread of its own.
+        port: Where to listen, on this machine alone.
+        palette: RGB by train id, for the overlay.
+        save_to: Where "save" saves the reservoir.
+        say: Gets the address, whose end is the token that actions need.
+
+    Raises:
+        Exception: What broke the stream, after the server has ended.
+    """
+    station, token = Station(stream, palette, Path(save_to)), secrets.token_urlsafe(24)
+    say(f"live page: http://{HOST}:{port}/#{token} (the end of the address is the key to it)")
+    station.start()
+    try:
+        uvicorn.run(
+            make_app(station, token),
+            host=HOST,
+            port=port,
+            log_level="warning",
+            limit_concurrency=64,
+            timeout_keep_alive=5,
+        )
+    finally:
+        station.stop()
+    if station.error is not None:
+        raise station.error
+
+
+def make_app(station: Station, token: str) -> Starlette:
+    """The app: who has the page may look, who has the token may act."""
+
+    def static(name: str) -> Callable[[Request], Response]:
+        text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+        return lambda request: Response(text, media_type=_TYPES[name], headers=_HEADERS)
+
+    def state(request: Request) -> Response:
+        since = request.query_params.get("since", "0")
+        if not (since.isascii() and since.isdigit() and len(since) < 12):
+            return _refuse(400, "since must be the number of a frame")
+        return JSONResponse(station.state(int(since)), headers=_HEADERS)
+
+    def picture(request: Request) -> Response:
+        layer = request.path_params["layer"]
+        data = station.picture(layer) if layer in ("image", "overlay") else None
+        if data is None:
+            return _refuse(404, "no such picture, or none yet")
+        return Response(data, media_type="image/jpeg", headers=_HEADERS)
+
+    async def act(request: Request) -> Response:
+        if not secrets.compare_digest(request.headers.get("x-token", "").encode(), token.encode()):
+            return _refuse(403, "actions need the token of the page's address")
+        body = await _short_body(request)
+        if body is None:
+            return _refuse(413, "too long")
+        action, expert = _read_action(body)
+        if not isinstance(action, str) or not station.wish(action, expert):
+            return _refuse(400, "no such action or expert, or too many are waiting")
+        return JSONResponse({"accepted": action}, status_code=202, headers=_HEADERS)
+
+    return Starlette(
+        routes=[
+            WebRoute("/", static("live.html")),
+            WebRoute("/live.css", static("live.css")),
+            WebRoute("/live.js", static("live.js")),
+            WebRoute("/state", state),
+            WebRoute("/frame/{layer}.jpg", picture),
+            WebRoute("/act", act, methods=["POST"]),
+        ],
+        middleware=[
+            # A foreign name that was made to point here is no name of ours.
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+            Middleware(_OwnOriginOnly),
+        ],
+    )
+
+
+class _OwnOriginOnly:
+    """Refuses requests that a page of another origin made."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: dict, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = {name.lower(): value for name, value in scope["headers"]}
+            origin, host = headers.get(b"origin"), headers.get(b"host", b"")
+            if origin is not None and origin != b"http://" + host:
+                await _refuse(403, "another origin")(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+def _refuse(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status_code=status, headers=_HEADERS)
+
+
+async def _short_body(request: Request) -> bytes | None:
+    """The body; None if it is longer than any action, of which no more is read."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _LARGEST_BODY:
+            return None
+    return body
+
+
+def _read_action(body: bytes) -> tuple[Any, int | None]:
+    try:
+        wish = json.loads(body)
+    except (ValueError, RecursionError):
+        return None, None
+    if not isinstance(wish, dict):
+        return None, None
+    expert = wish.get("expert")
+    return wish.get("action"), expert if type(expert) is int else None

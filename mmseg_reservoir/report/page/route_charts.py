@@ -1,0 +1,112 @@
+"""Charts of routing: which expert, how sure, what the guard did, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from ..figure_data import assignment, by_stretch, expert_use, guard_events, milliseconds
+from ..shown_run import ShownRun
+from .base import Chart, colour, draw, heatmap
+
+
+def route_charts(run: ShownRun) -> list[Chart]:
+    """All charts about the experts of one run."""
+    charts = [_assignment(run), _experts_over_time(run), _route_entropy(run)]
+    return [*charts, *_guard(run)]
+
+
+def _assignment(run: ShownRun) -> Chart:
+    found = assignment(run.results["routes"])
+    experts = [f"expert {e}" for e in found.experts]
+    cells = heatmap(
+        found.shares,
+        experts,
+        found.domains,
+        "%{y}: %{text} images, %{z:.1%}, to %{x}",
+        "%{text}",
+        text=found.counts,
+        zmin=0,
+        zmax=1,
+    )
+    figure = draw([cells], height=90 + 34 * len(found.domains))
+    figure.update_yaxes(autorange="reversed")
+    note = "Images of every domain by expert; the colour is the share of the domain's images."
+    return Chart("Experts and domains", figure, note)
+
+
+def _experts_over_time(run: ShownRun) -> Chart:
+    use = expert_use(run.results["routes"])
+    experts = [f"expert {e}" for e in range(len(use.shares))]
+    cells = heatmap(
+        use.shares,
+        use.labels,
+        experts,
+        "%{x}: %{z:.0%} of the images to %{y}; K = %{text}",
+        zmin=0,
+        zmax=1,
+        text=[use.k] * len(experts),
+    )
+    figure = draw([cells], height=130 + 24 * len(experts))
+    note = "Which share of a visit's images went to which expert, in the order of the stream."
+    return Chart("Experts over time", figure, note, wide=True)
+
+
+def _route_entropy(run: ShownRun) -> Chart:
+    means = by_stretch(run.results["routes"], "route_entropy")
+    bars = go.Bar(
+        x=list(means),
+        y=list(means.values()),
+        marker=dict(color=colour(0)),
+        hovertemplate="%{x}: %{y:.3f} nats<extra></extra>",
+    )
+    note = "How undecided the router is: entropy of the experts' shares, mean by visit."
+    return Chart("Posterior entropy", draw([bars], y="nats"), note)
+
+
+def _guard(run: ShownRun) -> list[Chart]:
+    if run.results.get("guard") is None:
+        return []
+    events = guard_events(run.results)
+    points = go.Scatter(
+        x=[event.step for event in events],
+        y=[f"expert {event.expert}" for event in events],
+        mode="markers",
+        marker=dict(
+            size=[6 + 14 * (1 - event.keep) for event in events], color=colour(3), opacity=0.6
+        ),
+        customdata=[[event.label, event.excess, event.keep] for event in events],
+        hovertemplate=(
+            "batch %{x}, %{customdata[0]}: %{y} at %{customdata[1]:.2f} of its bound, kept "
+            "%{customdata[2]:.0%} of its way<extra></extra>"
+        ),
+    )
+    steps = len(run.results["routes"])
+    figure = draw([points], "batch", height=260)
+    figure.update_xaxes(range=[0, steps + 1])
+    count = f"{len(events)} alarms" if events else "No alarm"
+    note = f"{count}: an expert lost classes or drifted, and was pulled back towards the source."
+    return [Chart("Guard", figure, note)]
+
+
+def time_chart(runs: Sequence[ShownRun]) -> Chart | None:
+    """Time per image of every run, by stage; None if it was not measured."""
+    times = {run.name: milliseconds(run.results) for run in runs}
+    stages = list(dict.fromkeys(stage for parts in times.values() for stage in parts))
+    if not stages:
+        return None
+    bars = [
+        go.Bar(
+            y=list(times),
+            x=[parts.get(stage) for parts in times.values()],
+            name=stage,
+            orientation="h",
+            marker=dict(color=colour(i)),
+            hovertemplate=f"%{{y}}: {stage} %{{x:.1f}} ms<extra></extra>",
+        )
+        for i, stage in enumerate(stages)
+    ]
+    figure = draw(bars, "ms per image", height=130 + 34 * len(runs), barmode="stack")
+    figure.update_yaxes(autorange="reversed")
+    return Chart("Time per image", figure, wide=True)

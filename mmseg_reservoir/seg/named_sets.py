@@ -1,0 +1,68 @@
+"""Street scenes that users of mmseg have, by name: ``test_cfg.domains=["dark_zurich", ...]``.
+
+Each is a dataset of mmseg's, or ours where it has none, with the folders that the set comes in; all
+have Cityscapes' classes. Their layouts are in ``datasets/street_scenes.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ReservoirError
+from ..options import suggest
+
+
+def _folders(images: str, labels: str) -> dict[str, dict[str, str]]:
+    return {"data_prefix": {"img_path": images, "seg_map_path": labels}}
+
+
+NAMED_SETS: dict[str, dict[str, Any]] = {
+    "cityscapes_val": {
+        "type": "CityscapesDataset",
+        "data_root": "data/cityscapes",
+        **_folders("leftImg8bit/val", "gtFine/val"),
+    },
+    "dark_zurich": {
+        "type": "DarkZurichDataset",
+        "data_root": "data/dark_zurich",
+        **_folders("rgb_anon/val/night", "gt/val/night"),
+    },
+    "foggy_cityscapes": {
+        "type": "CityscapesDataset",
+        "data_root": "data/foggy_cityscapes",
+        "img_suffix": "_leftImg8bit_foggy_beta_0.02.png",  # the thickest of three
+        **_folders("leftImg8bit_foggy/val", "gtFine/val"),
+    },
+    "bdd100k": {
+        "type": "BDD100KDataset",
+        "data_root": "data/bdd100k",
+        **_folders("images/10k/val", "labels/sem_seg/masks/val"),
+    },
+    "shift": {
+        "type": "SHIFTDataset",
+        "data_root": "data/shift",
+        **_folders("discrete/images/val/front/img", "discrete/images/val/front/semseg"),
+    },
+}
+"""The dataset of each set, without its pipeline."""
+
+
+def dataset_of(domain: str | Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """The dataset of a domain, from what ``test_cfg`` says of it and the dataloader's own dataset.
+
+    A name is that of a set in `NAMED_SETS`, or else the ``condition`` of the usual dataset. A dict
+    has changes to the usual dataset, or with ``set="dark_zurich"`` to that of a named set. The name
+    of the domain is not looked at.
+    """
+    if isinstance(domain, str):
+        domain = {"set": domain} if domain in NAMED_SETS else {"condition": domain}
+    changes = {key: value for key, value in domain.items() if key != "name"}
+    named = changes.pop("set", None)
+    if named is None:
+        return {**usual, **changes}
+    if named not in NAMED_SETS:
+        raise ReservoirError(f"there is no set {named!r}{suggest(named, NAMED_SETS)}")
+    # Of the usual dataset only the pipeline is of use to another: its options are its own.
+    pipeline = {"pipeline": usual["pipeline"]} if "pipeline" in usual else {}
+    return {**NAMED_SETS[named], **pipeline, **changes}

@@ -1,0 +1,34 @@
+import time
+
+import pytest
+from live_stream import PALETTE, StepStream
+
+from mmseg_reservoir.live import Station
+
+
+@pytest.fixture
+def stream():
+    return StepStream()
+
+
+@pytest.fixture
+def station(stream, tmp_path):
+    station = Station(stream, PALETTE, tmp_path / "saved")
+    station.start()
+    yield station
+    stream.end()
+    station.stop(timeout=30)
+
+
+@pytest.fixture
+def until():
+    """Wait for what another thread does."""
+
+    def wait(condition):
+        for _ in range(3000):
+            if condition():
+                return
+            time.sleep(0.01)
+        raise AssertionError("it never happened")
+
+    return wait

@@ -1,0 +1,67 @@
+"""The live page with a real server and a real browser."""
+
+import threading
+import time
+from urllib.request import urlopen
+
+import pytest
+import uvicorn
+from browser import DESKTOP, PHONE, console_errors, needs_chromium, open_browser
+
+from mmseg_reservoir.live.server import make_app
+
+pytestmark = [needs_chromium, pytest.mark.slow]
+
+
+@pytest.fixture
+def address(station):
+    config = uvicorn.Config(make_app(station, "secret"), port=0, log_level="warning")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(30)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_it_shows_frames_and_acts_and_survives_a_closed_tab(
+    address, station, stream, until, tmp_path, size
+):
+    from selenium.webdriver.common.by import By
+
+    with open_browser(size, tmp_path) as driver:
+
+        def text(name):
+            return driver.find_element(By.ID, name).text
+
+        stream.step(0)
+        until(lambda: station.state()["frame"] == 1)
+        driver.get(f"{address}/#secret")
+        until(lambda: text("frame") == "1")
+        stream.step(1, opened=True)
+        until(lambda: (text("frame"), text("expert"), text("k")) == ("2", "1", "2"))
+        until(lambda: "expert 1 is new" in text("messages"))
+        width = "return document.getElementById('picture').naturalWidth"
+        until(lambda: driver.execute_script(width) == 64)
+        painted = (
+            "const c = document.getElementById('timeline');"
+            "return [...c.getContext('2d').getImageData(2, 5, 1, 1).data]"
+        )
+        assert driver.execute_script(painted)[3] == 255
+        driver.find_element(By.ID, "pause").click()
+        driver.find_element(By.ID, "save").click()
+        until(lambda: station._wishes.qsize() == 2)
+        stream.step(1)
+        until(lambda: text("status") == "adaptation paused")
+        assert [name for name, _ in stream.asked] == ["pause", "save"]
+        assert driver.execute_script(
+            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+        assert console_errors(driver) == []
+    stream.step(0)  # nobody looks
+    until(lambda: station.state()["frame"] == 4)
+    with urlopen(f"{address}/state") as answer:
+        assert answer.status == 200

@@ -1,0 +1,49 @@
+"""A stream for tests of the live page: frames come when they are asked for."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mmseg_reservoir.live import LiveFrame
+
+PALETTE = [[128, 64, 128], [0, 0, 142]]
+
+
+class StepStream:
+    """Shows a frame for every `step`, and notes what was asked of it."""
+
+    def __init__(self) -> None:
+        self._frames: queue.Queue[LiveFrame | Exception | None] = queue.Queue()
+        self.asked: list[tuple] = []
+        self.count = 0
+
+    def step(self, expert: int = 0, k: int = 2, opened: bool = False, size=(32, 64)) -> None:
+        image = np.full((*size, 3), 200, np.uint8)
+        labels = np.full(size, self.count % 2, np.uint8)
+        self.count += 1
+        self._frames.put(LiveFrame(image, labels, expert, k, opened))
+
+    def end(self, error: Exception | None = None) -> None:
+        self._frames.put(error)
+
+    def __iter__(self) -> Iterator[LiveFrame]:
+        while True:
+            frame = self._frames.get()
+            if isinstance(frame, Exception):
+                raise frame
+            if frame is None:
+                return
+            yield frame
+
+    def pause(self, paused: bool) -> None:
+        self.asked.append(("pause", paused))
+
+    def reset(self, expert: int) -> None:
+        self.asked.append(("reset", expert))
+
+    def save(self, folder: Path) -> None:
+        self.asked.append(("save", folder))

@@ -1,0 +1,106 @@
+"""Draw one of the paper's figures from results files.
+
+python tools/figures.py assignment work_dirs/tent_reservoir --out assignment.png
+python tools/figures.py domain-count work_dirs/tent_reservoir_s0 work_dirs/tent_reservoir_s1
+python tools/figures.py sensitivity work_dirs/k2 work_dirs/k4 work_dirs/k8 --option k_max
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.report.paper_figures import (
+    assignment_figure,
+    domain_count_figure,
+    memory_figure,
+    sensitivity_figure,
+    style_figure,
+)
+from mmseg_reservoir.report.sensitivity import OPTIONS, sweep
+from mmseg_reservoir.report.shown_run import ShownRun, load_runs
+from mmseg_reservoir.report.style_sample import FILE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _assignment(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
+    """Which share of every domain's images went to which expert."""
+    return assignment_figure({run.name: run.results for run in runs})
+
+
+def _tsne(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
+    """t-SNE of the styles, with the trajectories of the experts' means."""
+    for run in runs:
+        if run.styles is None:
+            raise ReservoirError(
+                f"{run.name} has no {FILE} beside its results.json: a run with a reservoir that "
+                "looks at styles writes it"
+            )
+    return style_figure({run.name: (run.results, run.styles) for run in runs})
+
+
+def _domain_count(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
+    """How many domains are detected over the stream; one line per run, such as one per seed."""
+    return domain_count_figure({run.name: run.results for run in runs})
+
+
+def _memory(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
+    """FIFO against reservoir sampling on the stream of one run: domains in a style memory."""
+    if len(runs) != 1:
+        raise ReservoirError(f"the figure is of the stream of one run, got {len(runs)}")
+    return memory_figure(runs[0].results, args.sizes)
+
+
+def _sensitivity(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
+    """Score and experts over the values of one option that the runs differ in."""
+    if args.option is None:
+        raise ReservoirError(f"say which option the runs differ in: --option {'|'.join(OPTIONS)}")
+    return sensitivity_figure(sweep(args.option, [run.results for run in runs]))
+
+
+FIGURES: dict[str, Callable[[list[ShownRun], argparse.Namespace], Figure]] = {
+    "assignment": _assignment,
+    "tsne": _tsne,
+    "domain-count": _domain_count,
+    "memory": _memory,
+    "sensitivity": _sensitivity,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Draw; mistakes of the user end in one line and exit code 2."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        epilog="\n".join(f"{name}: {draw.__doc__}" for name, draw in FIGURES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("figure", choices=list(FIGURES), help="which one, see below")
+    parser.add_argument(
+        "runs", nargs="+", metavar="[NAME=]RUN", help="work directories, or folders above them"
+    )
+    parser.add_argument("--out", type=Path, help="a .png, .pdf or .svg (default: FIGURE.png)")
+    parser.add_argument("--option", choices=list(OPTIONS), help="of sensitivity")
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, default=[16, 64], metavar="M", help="of memory"
+    )
+    args = parser.parse_args(argv)
+
+    def draw() -> None:
+        figure = FIGURES[args.figure](load_runs(args.runs), args)
+        path = args.out or Path(f"{args.figure}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=110)
+        print(path)
+
+    return end_in_one_line(draw)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
