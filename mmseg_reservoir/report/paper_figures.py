@@ -69,6 +69,7 @@ def domain_count_figure(runs: Mapping[str, Results]) -> Figure:
     left.set(xlabel="image or batch of the first round", ylabel="experts K")
     right.set(xlabel="round", ylabel="experts K at its end")
     for axis in (left, right):
+        axis.set_ylim(bottom=0)  # a constant count is no fraction
         axis.yaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
     right.xaxis.get_major_locator().set_params(integer=True)
