@@ -37,7 +37,7 @@ def tell_troubles(results: Results, warn: Callable[[str], object]) -> None:
 
 def _scores(results: Results) -> str:
     visits = results["visits"]
-    if all(visit[metric_of(visits)] is None for visit in visits):
+    if visits and all(visit[metric_of(visits)] is None for visit in visits):
         return "nothing was scored: there were no labels, or they were not to be looked at"
     return f"{_TITLES[metric_of(visits)]}\n{visit_table(visits)}"
 
