@@ -25,7 +25,6 @@ from mmseg_reservoir.command_line import (
     show_log,
     warm_start,
 )
-from mmseg_reservoir.files import make_work_dir
 from mmseg_reservoir.report.closing import closing_tables, tell_troubles
 
 
@@ -52,7 +51,6 @@ def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     if args.seed is not None:
         options["randomness"] = {**(options.get("randomness") or {}), "seed": args.seed}
     check_seed((options.get("randomness") or {}).get("seed") or 0)
-    make_work_dir(options["work_dir"])
     return options, {"config_file": str(file), "row": label}
 
 

@@ -88,7 +88,6 @@ def load_config(args: argparse.Namespace) -> Config:
     known = {*inspect.signature(Runner.__init__).parameters, *CONFIG_KEYS, "source_images"}
     cfg = read_config(args.config, args.cfg_options, known)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
-    make_work_dir(cfg.work_dir)
     if args.seed is not None:
         cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
     if args.on_bad_image is not None:
@@ -103,6 +102,7 @@ def load_config(args: argparse.Namespace) -> Config:
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
     make_plan(cfg, seed)
+    make_work_dir(cfg.work_dir)
     return cfg
 
 

@@ -23,7 +23,7 @@ from ..style.encoder import weight_digest
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
 from .stream_results import StreamResults
-from .stream_test import StreamTest
+from .stream_tester import StreamTest
 from .streams import CCCStream, build_stream
 
 REQUIRED = ("data", "model", "method", "stream")

@@ -16,8 +16,8 @@ from ..errors import ReservoirError
 from ..style.calibration import Calibration
 from . import segment_domains  # noqa: F401 (joins the table of parts)
 from .domains import kind_of
-from .identity import calibration_digest, differences, identity_of, source_weights
-from .layout import Layout
+from .source_identity import calibration_digest, differences, identity_of, source_weights
+from .vector_layout import Layout
 from .parts import State, parts_of
 
 COMPONENTS = ("router", "guard", "pooling")

@@ -15,7 +15,7 @@ from ..errors import ReservoirError
 from ..files import write_tensors, write_whole
 from ..spaces.lora import factor_pairs
 from .contents import Contents
-from .identity import digest_of, plain_weights
+from .source_identity import digest_of, plain_weights
 
 _SHARE = "statistics.share"  # which an expert has found, with statistics="searched"
 

@@ -20,7 +20,7 @@ from ..files import file_digest, write_text
 from ..state_files import read_state, write_state
 from ..style.calibration import Calibration
 from .contents import Contents, Expert
-from .layout import Layout
+from .vector_layout import Layout
 
 FORMAT = "mmseg_reservoir.reservoir"
 SCHEMA = 1

@@ -12,7 +12,7 @@ from ..core.reservoir import Tally
 from ..core.state import tensor_bytes
 from ..errors import ReservoirError
 from .contents import Contents, Expert
-from .identity import differences
+from .source_identity import differences
 from .parts import State
 
 

@@ -104,7 +104,7 @@ def test_an_interrupted_grid_keeps_its_finished_rates(tent, monkeypatch):
                 raise KeyboardInterrupt
             write(Path(self.cfg.work_dir), record(lr=self.cfg.method.optimizer.lr))
 
-    monkeypatch.setattr("mmseg_reservoir.seg.fair.Runner", Fake)
+    monkeypatch.setattr("mmseg_reservoir.seg.fair.QuietRunner", Fake)
     with pytest.raises(KeyboardInterrupt):
         run_fair(tent, [1e-5, 1e-4])
     fair = json.loads(Path(tent.work_dir, "fair.json").read_text())

@@ -141,7 +141,9 @@ def test_the_stream_goes_on_where_it_was_saved(shuffle, workers, visit, batches)
         if name == "before_test":
             scores = {f"{i}": 10.0 for i in range(visit)}
             counted = [[batches]]
-            state = {"visit": visit, "batches": batches, "scores": scores, "metrics": counted}
+            skipped = [{"round": 1, "domain": "fog", "image": "a.png", "cause": "it is empty"}]
+            state = {"visit": visit, "batches": batches, "scores": scores, "skipped": skipped}
+            state |= {"also": [], "metrics": counted, "strange": [1]}
             loop.load_state_dict(state)
             assert loop.state_dict() == state
             torch.set_rng_state(whole.generators[3 * visit + batches])

@@ -54,7 +54,7 @@ def test_visits_without_a_score_are_empty(runs):
     runs[0].results["visits"][0]["mIoU"] = None
     table = score_table(runs[0], runs, pytest.fail)
     assert table.rows["fog"][0] == Score(None)
-    assert table.rows["mean"][0].value is None
+    assert table.rows["mean"][0].value == 37.0  # of what is known, as in the closing tables
 
 
 def test_the_overview_has_a_row_per_run(runs):

@@ -73,16 +73,17 @@ def test_the_order_of_the_stream_is_told(tmp_path):
 def test_a_visit_without_a_labelled_pixel_is_null(tmp_path):
     results, logger = small_run(tmp_path, miou=math.nan)
     assert results["visits"][0]["mIoU"] is None
-    logger.warning.assert_not_called()
-    assert "nan" in logger.info.call_args_list[0].args[0]
+    told = [call.args[0] for call in logger.warning.call_args_list]
+    assert "no labelled pixel in 1 visits (fog): they have no score" in told
+    assert "- no labelled pixel" in logger.info.call_args_list[0].args[0]
 
 
 def test_a_failure_of_the_tables_is_told_and_ends_nothing(tmp_path):
     (tmp_path / "metafile.yaml").write_text("Models: [")
     results, logger = small_run(tmp_path)
     assert results["complete"] is True
-    assert "metafile.yaml is no metafile" in logger.warning.call_args.args[0]
-    table, files = [call.args[0] for call in logger.info.call_args_list]
+    assert "metafile.yaml is no metafile" in logger.warning.call_args_list[0].args[0]
+    table, *_, files = [call.args[0] for call in logger.info.call_args_list]
     assert table.startswith("mIoU by condition and visit")
     assert files == f"Results are in {tmp_path / 'results.json'} and .csv"
 
@@ -159,8 +160,9 @@ def test_an_interrupted_run_keeps_its_finished_visits(minicity, tmp_path, monkey
         original(self, runner, metrics)
 
     monkeypatch.setattr(ResultsHook, "after_test_epoch", stop_after_two)
-    with pytest.raises(KeyboardInterrupt):
-        run("segformer-tiny_source", minicity, tmp_path)
+    command = [str(TINY / "segformer-tiny_source.py"), f"--work-dir={tmp_path}"]
+    command += ["--random-weights", "--cfg-options"]
+    assert test_tta.main([*command, *data_options(minicity)]) == 130
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["complete"] is False
     assert len(results["visits"]) == 2

@@ -3,7 +3,7 @@ import torch
 from small_net import make_method
 from torch import nn
 
-from mmseg_reservoir.portable.layout import Layout
+from mmseg_reservoir.portable.vector_layout import Layout
 from mmseg_reservoir.spaces.lora import average_products, lora_space
 
 

@@ -13,7 +13,7 @@ from ..core.reservoir_pipeline import ReservoirPipeline
 from ..core.state import tensor_bytes
 from ..style.calibration import Calibration
 from .domains import kind_of
-from .layout import Layout
+from .vector_layout import Layout
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which old torch did not save, and nobody uses
 
