@@ -38,7 +38,8 @@ demo-cls: $(STAMP)  ## The same for classifiers: error by visit of every method
 	@$(RUN) tools/demo_cls.py $(ARGS)
 
 test: $(STAMP)  ## Run the fast tests, lint included
-	@$(RUN) -m pytest $(ARGS)
+	@# One process per core, each with one thread: threads of several would wait for each other.
+	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: $(STAMP)  ## Report errors of style and of types
 	@$(RUN) -m ruff check .

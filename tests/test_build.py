@@ -277,6 +277,7 @@ def test_the_options_of_those_who_look_after_the_experts_are_told():
         "momentum": 0.8,
         "margin": None,
         "least": 0.03,
+        "waver": 0.05,
     }
     assert options["pooling"] == {"type": "evidence", "n0": 7.0}
     assert not {"guard", "pooling"} & set(options["pipeline"])

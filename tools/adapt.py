@@ -12,7 +12,8 @@ import argparse
 import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from mmseg_reservoir.report.timeline import timeline
 from mmseg_reservoir.seg.frame_source import FrameSource
 from mmseg_reservoir.seg.frame_writer import FrameWriter
 from mmseg_reservoir.seg.frames import IMAGE_SUFFIXES, open_frames
-from mmseg_reservoir.seg.inferencer import ReservoirInferencer
+from mmseg_reservoir.seg.inferencer import FrameResult, ReservoirInferencer
+from mmseg_reservoir.seg.watched_stream import WatchedStream
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
@@ -58,6 +60,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--min-confidence", type=float, default=0.0, help="below it: label 255")
     parser.add_argument("--confidence", action="store_true", help="write maps of confidence")
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        type=int,
+        const=8000,
+        metavar="PORT",
+        help="show it in the browser while it runs, on this machine alone (default port: 8000)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", help="default: a GPU, if there is one")
     parser.add_argument(
@@ -95,8 +105,18 @@ def adapt(args: argparse.Namespace) -> None:
         confidence=args.confidence,
         segment=args.segment,
     )
+    experts: list[int] = []
     with writer:
-        experts = _stream(inferencer, frames, writer)
+        stream = _stream(inferencer, frames, writer, experts)
+        try:
+            if args.serve is None:
+                deque(stream, maxlen=0)
+            else:
+                _serve(WatchedStream(inferencer, stream), args.serve, inferencer, out)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+    if not experts:
+        raise ReservoirError(f"not a single frame of {frames.name} could be read")
     if inferencer.has_reservoir:
         print(f"reservoir: {inferencer.save(out / 'reservoir')}")
     print(f"experts over time: {timeline(experts)}")
@@ -105,23 +125,29 @@ def adapt(args: argparse.Namespace) -> None:
     print(f"{len(experts)} frames{told}; all of it is in {out}")
 
 
-def _stream(inferencer: ReservoirInferencer, frames: FrameSource, writer: FrameWriter) -> list[int]:
-    """Segment and write all frames; returns the expert of each. Ctrl-C ends it well."""
-    experts: list[int] = []
+def _stream(
+    inferencer: ReservoirInferencer, frames: FrameSource, writer: FrameWriter, experts: list[int]
+) -> Iterator[FrameResult]:
+    """Segment and write all frames; notes the expert of each."""
     start = time.monotonic()
     with StreamProgress(frames.total, unit="frames", interval=5.0) as progress:
-        try:
-            for frame in inferencer(frames):
-                writer.write(frame, dropped=frames.dropped)
-                experts.append(frame.expert)
-                fps = len(experts) / (time.monotonic() - start)
-                told = f"{fps:.1f} fps" + (f", {frames.dropped} dropped" if frames.dropped else "")
-                progress.advance(None, frames.name, expert=frame.expert, k=frame.k, score=told)
-        except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
-    if not experts:
-        raise ReservoirError(f"not a single frame of {frames.name} could be read")
-    return experts
+        for frame in inferencer(frames):
+            writer.write(frame, dropped=frames.dropped)
+            experts.append(frame.expert)
+            fps = len(experts) / (time.monotonic() - start)
+            told = f"{fps:.1f} fps" + (f", {frames.dropped} dropped" if frames.dropped else "")
+            progress.advance(None, frames.name, expert=frame.expert, k=frame.k, score=told)
+            yield frame
+
+
+def _serve(stream: WatchedStream, port: int, inferencer: ReservoirInferencer, out: Path) -> None:
+    try:
+        from mmseg_reservoir.live.server import serve
+    except ModuleNotFoundError as error:
+        raise ReservoirError(
+            f'--serve needs {error.name}: pip install "mmseg_reservoir[live]"'
+        ) from error
+    serve(stream, port, inferencer.dataset_meta["palette"], out / "reservoir")
 
 
 def _minicity(args: argparse.Namespace) -> dict[str, Any]:

@@ -6,32 +6,21 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import register
+from .expert_watch import Answers, Watch, entropy, histogram
 from .state import copied_to
 
 _logger = logging.getLogger(__name__)
 _BATCHES = 64  # of the source, for the spread; more tell nothing new
 _LEAST_SCALE = 1e-3  # from which an expert can come back
 _EVENTS = 1000  # that are remembered; the counts go on
-_LITTLE = 1e-6  # instead of no doubt at all
-
-
-class Answers(NamedTuple):
-    """What one set of parameters says of a batch: logits ``(N, C, *spatial)``.
-
-    Of its mirror image, too, where labels are a map: turned back, so that pixels are in place.
-    """
-
-    plain: Tensor
-    mirrored: Tensor | None = None
 
 
 class Guard(ABC):
@@ -65,6 +54,10 @@ class Guard(ABC):
         """The share of each of an expert's updates that is made, in [0, 1]."""
 
     @abstractmethod
+    def forget(self, index: int) -> None:
+        """An expert begins anew: what was known of it does not count any more."""
+
+    @abstractmethod
     def report(self) -> dict[str, Any]:
         """What was seen and done, as plain data."""
 
@@ -75,62 +68,6 @@ class Guard(ABC):
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
-
-
-@dataclass
-class Watch:
-    """What a `LabelGuard` knows of one expert; from ``labels`` on, moving averages."""
-
-    batches: int = 0
-    next: int = 1
-    interval: int = 1
-    scale: float = 1.0
-    probes: int = 0
-    alarms: int = 0
-    labels: Tensor = field(default_factory=lambda: torch.zeros(()))
-    source_labels: Tensor = field(default_factory=lambda: torch.zeros(()))
-    disagrees: float = 0.0
-    doubt: float = 0.0
-    own_doubt: float = 0.0
-    wavers: float = 0.0
-    source_wavers: float = 0.0
-
-    def average(self, expert: Answers, source: Answers, momentum: float) -> None:
-        """Note what both said at a probe."""
-        self.probes += 1
-        # The first probes are averaged, so that none of them counts more than the others.
-        rate = max(1 / self.probes, 1 - momentum)
-        new = {
-            "labels": _histogram(expert.plain),
-            "source_labels": _histogram(source.plain),
-            "disagrees": _differ(expert.plain, source.plain),
-            "doubt": _doubt(source.plain),
-            "own_doubt": _doubt(expert.plain),
-        }
-        if expert.mirrored is not None and source.mirrored is not None:
-            new["wavers"] = _differ(expert.plain, expert.mirrored)
-            new["source_wavers"] = _differ(source.plain, source.mirrored)
-        for name, value in new.items():
-            old = getattr(self, name)
-            setattr(self, name, old + rate * (value - old))
-
-    def signs(self, margin: float, waver: float) -> dict[str, float]:
-        """What speaks against the expert, each over its bound: above 1 it goes wrong."""
-        signs = {
-            "lost": (_entropy(self.source_labels) - _entropy(self.labels)) / margin,
-            "drift": self.disagrees / max(self.doubt, _LITTLE),
-        }
-        if self.source_wavers:
-            fair = self.source_wavers / max(self.doubt, _LITTLE) * self.own_doubt
-            signs["overconfident"] = (self.wavers / max(fair, _LITTLE) - 1) / waver
-        return signs
-
-    def pull_back(self, keep: float) -> None:
-        """Expect of an expert that goes back to the source what is between both."""
-        self.labels = torch.lerp(self.source_labels, self.labels, keep)
-        self.disagrees *= keep
-        self.own_doubt = self.doubt + keep * (self.own_doubt - self.doubt)
-        self.wavers = self.source_wavers + keep * (self.wavers - self.source_wavers)
 
 
 @register("guard", "labels")
@@ -196,7 +133,7 @@ class LabelGuard(Guard):
         if self.margin is not None:
             return
         batches = islice(() if source is None else source, _BATCHES)
-        entropies = [_entropy(_histogram(predict(inputs))) for inputs in batches]
+        entropies = [entropy(histogram(predict(inputs))) for inputs in batches]
         if len(entropies) < 2:
             self.margin = self.least
             _logger.warning(
@@ -247,6 +184,9 @@ class LabelGuard(Guard):
         watch = self._watches.get(index)
         return 1.0 if watch is None else watch.scale
 
+    def forget(self, index: int) -> None:
+        self._watches.pop(index, None)
+
     def report(self) -> dict[str, Any]:
         names = ("batches", "probes", "alarms", "scale", "disagrees", "doubt")
         experts = {
@@ -265,23 +205,3 @@ class LabelGuard(Guard):
         self.margin, self._steps = state["margin"], state["steps"]
         self._watches = {int(index): Watch(**watch) for index, watch in state["watches"].items()}
         self._events = deque(state["events"], maxlen=_EVENTS)
-
-
-def _differ(logits: Tensor, others: Tensor) -> float:
-    """The share of samples with another label."""
-    return float((logits.argmax(1) != others.argmax(1)).float().mean())
-
-
-def _doubt(logits: Tensor) -> float:
-    """The share of wrong labels that a model expects of itself: the mean of ``1 - max_c p_c``."""
-    return float(1 - logits.softmax(1).amax(1).mean())
-
-
-def _histogram(logits: Tensor) -> Tensor:
-    """The share of each class among the labels of all samples, ``(C,)``, on the CPU."""
-    labels = logits.argmax(dim=1).flatten()
-    return (torch.bincount(labels, minlength=logits.shape[1]) / labels.numel()).cpu()
-
-
-def _entropy(shares: Tensor) -> float:
-    return float(torch.special.entr(shares).sum())

@@ -91,6 +91,10 @@ class AdaptationPipeline(ABC):
         """Forget the moments of every optimizer; parameters and statistics stay."""
         self.method.reset_optimizer(self.method.domain_state())
 
+    def reset_expert(self, index: int) -> None:
+        """Let an expert begin anew, from the source; the plain method is the only one, 0."""
+        self.method.reset()
+
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume the stream; plain tensors, numbers, strings, dicts, lists."""
         return {

@@ -11,7 +11,8 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..options import find, register
 from .expert_init import ExpertInit
-from .guard import Answers, Guard
+from .expert_watch import Answers
+from .guard import Guard
 from .pipeline import AdaptationPipeline, Outcome, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
@@ -169,6 +170,12 @@ class ReservoirPipeline(AdaptationPipeline):
         """Forget the moments of every expert's optimizer."""
         for index in range(len(self.reservoir)):
             self.method.reset_optimizer(self.reservoir.checkout(index)[1])
+
+    def reset_expert(self, index: int) -> None:
+        """Let an expert begin anew, from the source; its domain stays known."""
+        self.reservoir.commit(index, self.source, self.method.fresh_domain_state())
+        if self.guard is not None:
+            self.guard.forget(index)
 
     def _predict_together(self, weights: Tensor, inputs: Tensor) -> Tensor:
         with self.method.space.ensembled(self.reservoir.experts, weights):

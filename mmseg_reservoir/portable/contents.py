@@ -16,9 +16,9 @@ from ..errors import ReservoirError
 from ..style.calibration import Calibration
 from . import segment_domains  # noqa: F401 (joins the table of parts)
 from .domains import kind_of
-from .source_identity import calibration_digest, differences, identity_of, source_weights
-from .vector_layout import Layout
 from .parts import State, parts_of
+from .source_identity import calibration_digest, differences, identity_of, source_weights
+from .vector_layout import VectorLayout
 
 COMPONENTS = ("router", "guard", "pooling")
 """Of a pipeline, beside the experts themselves: what knows something of each of them."""
@@ -57,7 +57,7 @@ class Contents:
     """
 
     identity: dict[str, Any]
-    layout: Layout
+    layout: VectorLayout
     k_max: int
     about: dict[str, Any]
     calibration: Calibration | None
@@ -141,7 +141,7 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> Contents:
     rows = zip(kept["experts"], kept["states"], kept["tallies"], parts, strict=True)
     return Contents(
         identity,
-        Layout.of(pipeline.method.space),
+        VectorLayout.of(pipeline.method.space),
         router.k_max,
         dict(about),
         router.calibration,

@@ -20,7 +20,7 @@ from ..files import file_digest, write_text
 from ..state_files import read_state, write_state
 from ..style.calibration import Calibration
 from .contents import Contents, Expert
-from .vector_layout import Layout
+from .vector_layout import VectorLayout
 
 FORMAT = "mmseg_reservoir.reservoir"
 SCHEMA = 1
@@ -94,7 +94,7 @@ def read_folder(folder: str | os.PathLike) -> Contents:
             raise ReservoirError(f"{folder / name} is not the file that was written: {_TO_DO}")
     try:
         shared, _ = read_state(folder / _SHARED)
-        layout = Layout.from_json(shared.pop("layout"))
+        layout = VectorLayout.from_json(shared.pop("layout"))
         calibration = None
         if _CALIBRATION in manifest["files"]:
             calibration = Calibration.load(folder / _CALIBRATION)
@@ -144,7 +144,7 @@ def summary(expert: Expert) -> dict[str, Any]:
     return {**asdict(expert.tally), "guard": {**watch, "events": guard.get("events", [])}}
 
 
-def _read_expert(path: Path, layout: Layout) -> Expert:
+def _read_expert(path: Path, layout: VectorLayout) -> Expert:
     state, _ = read_state(path)
     expert = Expert(**{**state, "tally": Tally(**state["tally"])})
     if tuple(expert.parameters.shape) != (len(layout),):

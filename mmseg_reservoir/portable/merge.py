@@ -12,8 +12,8 @@ from ..core.reservoir import Tally
 from ..core.state import tensor_bytes
 from ..errors import ReservoirError
 from .contents import Contents, Expert
-from .source_identity import differences
 from .parts import State
+from .source_identity import differences
 
 
 @dataclass(frozen=True)

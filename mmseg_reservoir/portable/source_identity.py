@@ -13,7 +13,7 @@ from ..core.reservoir_pipeline import ReservoirPipeline
 from ..core.state import tensor_bytes
 from ..style.calibration import Calibration
 from .domains import kind_of
-from .vector_layout import Layout
+from .vector_layout import VectorLayout
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which old torch did not save, and nobody uses
 
@@ -55,7 +55,7 @@ def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> d
     """
     method, encoder = pipeline.method, pipeline.encoder
     style = encoder.fingerprint() if hasattr(encoder, "fingerprint") else type(encoder).__name__
-    layout = Layout.of(method.space)
+    layout = VectorLayout.of(method.space)
     adapts = hashlib.sha256(f"{layout.names} {layout.shapes}".encode()).hexdigest()
     identity = {
         "source model": digest_of(weights),

@@ -19,7 +19,7 @@ from ..spaces.prompt import PromptSpace
 
 
 @dataclass(frozen=True)
-class Layout:
+class VectorLayout:
     """Where the tensors of a space lie in its vectors.
 
     Args:
@@ -37,7 +37,7 @@ class Layout:
     added: str | None = None
 
     @classmethod
-    def of(cls, space: ParamSpace) -> Layout:
+    def of(cls, space: ParamSpace) -> VectorLayout:
         """That of a space."""
         blended = layers_of(space.model, BlendedBatchNorm).values()
         # A share that is a tensor is one that experts find: it is among their values.
@@ -60,7 +60,7 @@ class Layout:
         return {**vars(self), "names": list(self.names), "shapes": [list(s) for s in self.shapes]}
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Layout:
+    def from_json(cls, plain: Mapping[str, Any]) -> VectorLayout:
         """Undo :meth:`to_json`."""
         names = tuple(str(name) for name in plain["names"])
         shapes = tuple(tuple(int(n) for n in shape) for shape in plain["shapes"])

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ReservoirError
 from .frame_source import FrameSource, InputFrame
-from .video_frames import Camera, VideoFile
+from .video_frames import CameraFrames, VideoFile
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 _JPEG_END, _JPEG_TAIL = b"\xff\xd9", 4096  # some cameras append a few bytes of their own
@@ -71,7 +71,7 @@ def open_frames(source: Any, every: int = 1) -> FrameSource:
     if isinstance(source, (list, tuple)):
         return Pictures(source, every)
     if isinstance(source, int) or str(source).isdecimal():
-        return Camera(int(source), every)
+        return CameraFrames(int(source), every)
     path = Path(source).expanduser()
     if path.is_dir():
         images = [p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES]

@@ -227,6 +227,11 @@ class ReservoirInferencer:
         self.model.frozen = frozen
         return self
 
+    def reset(self, expert: int) -> ReservoirInferencer:
+        """Let an expert begin anew, from the source."""
+        self.model.pipeline.reset_expert(expert)
+        return self
+
     @property
     def has_reservoir(self) -> bool:
         """Whether there are experts that could be saved."""

@@ -60,7 +60,7 @@ class VideoFile(FrameSource):
         return capture
 
 
-class Camera(FrameSource):
+class CameraFrames(FrameSource):
     """The newest frame of a camera, again and again; those that came meanwhile are dropped."""
 
     def __init__(self, device: int, every: int = 1) -> None:

@@ -88,6 +88,7 @@ def test_the_command_line_runs_what_is_missing(command, small, tmp_path, capsys,
     assert "tent_1_small, seed 0: failed: division by zero" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_styles_that_are_remembered_give_the_same_routes(
     command, small, data, tmp_path, monkeypatch
 ):

@@ -52,6 +52,7 @@ def read(out, name, seed):
     return json.loads((out / name / f"seed{seed}" / "results.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_what_is_missing(command, runs, tmp_path, capsys, monkeypatch):
     cells = ["--variants", "source", "small", "--seeds", "0", "1"]
     assert real_seg.main([*command, *cells]) == 0

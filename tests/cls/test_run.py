@@ -76,6 +76,7 @@ def test_errors_are_counted_from_the_predictions(tmp_path):
     assert [visit["error"] for visit in results["visits"]] == pytest.approx([wrong] * 4)
 
 
+@pytest.mark.slow
 def test_a_seed_says_everything(tmp_path):
     def errors(seed, name):
         options = config(randomness={"seed": seed}, reservoir=SEEDED, source_images=SOURCE)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from logit_net import as_image, some_logits
 
-from mmseg_reservoir.core.guard import Answers, LabelGuard
+from mmseg_reservoir.core.expert_watch import Answers
+from mmseg_reservoir.core.guard import LabelGuard
 from mmseg_reservoir.errors import ReservoirError
 
 
@@ -361,6 +362,15 @@ def test_pixels_are_samples_like_images():
     assert maps.scale(0) == pytest.approx(rows.scale(0))
     batches = [as_image(labelled(*labels)) for labels in ([0] * 4, [0, 0, 1, 1])]
     assert prepared(batches, momentum=0.0) == pytest.approx(log(2) / sqrt(2))
+
+
+def test_what_is_forgotten_does_not_count():
+    guard = alarmed(2)
+    guard.forget(0)
+    guard.forget(7)  # of whom nothing was known
+    assert guard.scale(0) == 1
+    assert guard.report()["experts"] == {}
+    assert batches_of_probes(guard, 3, FOUR, FOUR) == [1, 3]
 
 
 # What is told and kept.

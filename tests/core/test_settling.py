@@ -43,6 +43,9 @@ class SetGuard(Guard):
     def scale(self, index):
         return self.scales.get(index, 1.0)
 
+    def forget(self, index):
+        self.scales.pop(index, None)
+
     def report(self):
         return {"seen": len(self.seen)}
 
@@ -345,6 +348,22 @@ def test_a_guard_that_counts_labels_keeps_all_classes_where_tent_loses_them():
     report = guarded.report()["guard"]
     assert report["experts"][1]["alarms"] == len(report["events"]) > 0
     assert report["experts"][1]["scale"] < 1
+
+
+@both_methods
+def test_an_expert_that_is_reset_begins_anew_and_the_others_go_on(kind):
+    guard = SetGuard()
+    pipeline, before = begun(kind, guard=guard)
+    guard.scales = {1: 0.5, 2: 0.25}
+    pipeline.reset_expert(2)
+    assert guard.scales == {1: 0.5}
+    experts, state = pipeline.reservoir.experts, pipeline.reservoir.checkout(2)[1]
+    assert torch.equal(experts[2], pipeline.source)
+    assert state.keys() == pipeline.method.fresh_domain_state().keys()
+    assert not state["optimizer"]
+    assert torch.equal(experts[[0, 1, 3]], before[0][[0, 1, 3]])
+    pipeline.step(batch(9), domain="b")
+    assert not torch.equal(experts[2], pipeline.source)  # its domain is still known
 
 
 # What is no step, and what is no parameter.

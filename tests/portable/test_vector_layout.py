@@ -3,7 +3,7 @@ import torch
 from small_net import make_method
 from torch import nn
 
-from mmseg_reservoir.portable.vector_layout import Layout
+from mmseg_reservoir.portable.vector_layout import VectorLayout
 from mmseg_reservoir.spaces.lora import average_products, lora_space
 
 
@@ -15,8 +15,8 @@ def low_rank(seed, rank=2):
 
 def test_a_space_and_its_layout_split_alike_also_after_json():
     space = make_method().space
-    layout = Layout.from_json(Layout.of(space).to_json())
-    assert layout == Layout.of(space)
+    layout = VectorLayout.from_json(VectorLayout.of(space).to_json())
+    assert layout == VectorLayout.of(space)
     assert len(layout) == len(space)
     vector = torch.randn(len(space))
     for name, piece, expected in zip(
@@ -29,12 +29,12 @@ def test_a_space_and_its_layout_split_alike_also_after_json():
     ("statistics", "share"), [("running", 0.0), (0.2, 0.2), ("batch", 1.0), ("searched", 0.0)]
 )
 def test_it_tells_whether_batch_norm_goes_by_the_batch(statistics, share):
-    layout = Layout.of(make_method(statistics=statistics).space)
+    layout = VectorLayout.of(make_method(statistics=statistics).space)
     assert layout.batch_share == pytest.approx(share)
 
 
 def test_the_mean_of_equal_vectors_is_the_same_to_the_last_bit():
-    layout = Layout.of(make_method().space)
+    layout = VectorLayout.of(make_method().space)
     vector = torch.randn(len(layout))
     assert torch.equal(layout.average(vector, vector.clone(), 0.3), vector)
     other = torch.randn(len(layout))
@@ -63,7 +63,7 @@ def test_one_product_is_kept_and_more_rank_than_rows_does_not_hurt():
 def test_experts_of_lora_are_averaged_by_what_they_do():
     torch.manual_seed(0)
     space = lora_space(nn.Sequential(nn.Linear(6, 5)), targets=("0",), rank=2, alpha=8.0)
-    layout = Layout.of(space)
+    layout = VectorLayout.of(space)
     assert layout.scaling == 4.0
     one, other = torch.randn(2, len(space))
     # B the opposite, A too: the products are the same, the mean of the factors is nothing.

@@ -1,11 +1,14 @@
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from urllib.request import urlopen
 
 import cv2
 import numpy as np
@@ -164,3 +167,35 @@ def test_without_arguments_it_drives_through_minicity(tmp_path, monkeypatch, cap
     assert most_common(told[14:28])[0] == most_common(told[42:])[0]
     assert (out / "reservoir" / "manifest.json").is_file()
     assert "a drive through MiniCity" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_it_can_be_watched_while_it_runs(drive, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    video, source = drive
+    command = [sys.executable, ROOT / "tools" / "adapt.py", video, MODEL, f"--serve={port}"]
+    command += [f"--out={tmp_path / 'out'}", f"--source-images={source}"]
+    process = subprocess.Popen(list(map(str, command)), cwd=tmp_path)
+
+    def state():
+        with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/state") as answer:
+            return json.load(answer)
+        time.sleep(0.2)
+        assert process.poll() is None, "it ended before it could be seen"
+        return {"frame": 0}
+
+    try:
+        while state()["frame"] < 3:
+            time.sleep(0.1)
+        seen = state()
+        assert len(seen["timeline"]) == seen["frame"]
+        with urlopen(f"http://127.0.0.1:{port}/frame/overlay.jpg") as picture:
+            assert picture.read(2) == b"\xff\xd8"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+    assert len(lines(tmp_path / "out")) >= seen["frame"]
+    assert (tmp_path / "out" / "reservoir" / "manifest.json").is_file()

@@ -31,7 +31,7 @@ def test_seeds_that_change_nothing_and_visits_without_a_score(tmp_path, capsys):
     for text in (capsys.readouterr().out, markdown.read_text(encoding="utf-8")):
         assert text.count("nothing random in this row") == 1
         assert "45.00 ± 0.00" not in text
-        assert "nan ± nan" in text
+        assert "nan" not in text
     groups = json.loads(numbers.read_text(), parse_constant=pytest.fail)["groups"]
     assert groups[0]["mIoU"]["fog"][0] == {"mean": None, "deviation": None}
 
@@ -53,6 +53,7 @@ def test_nothing_there(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"error: no results.json in or below {tmp_path}")
 
 
+@pytest.mark.slow
 def test_real_runs_of_two_seeds_are_one_group(minicity, tmp_path, capsys):
     for seed in (0, 1):
         options = seeded_reservoir(tmp_path / "cache")

@@ -117,6 +117,7 @@ def test_wraps_for_the_test_and_unwraps_after_it(minicity, tmp_path):
     assert first.keys() == {"round1/fog", "mIoU"}
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers(minicity, tmp_path):
     options = seeded_reservoir(tmp_path / "cache")
 

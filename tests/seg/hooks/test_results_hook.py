@@ -75,7 +75,7 @@ def test_a_visit_without_a_labelled_pixel_is_null(tmp_path):
     assert results["visits"][0]["mIoU"] is None
     told = [call.args[0] for call in logger.warning.call_args_list]
     assert "no labelled pixel in 1 visits (fog): they have no score" in told
-    assert "- no labelled pixel" in logger.info.call_args_list[0].args[0]
+    assert "nothing was scored" in logger.info.call_args_list[0].args[0]
 
 
 def test_a_failure_of_the_tables_is_told_and_ends_nothing(tmp_path):

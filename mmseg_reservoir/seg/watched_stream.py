@@ -1,0 +1,40 @@
+"""The frames of an inferencer as the live page wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ..live.station import LiveFrame
+from .inferencer import FrameResult, ReservoirInferencer
+
+
+class WatchedStream:
+    """A `LiveStream`: frames, and what a viewer may do between them.
+
+    Args:
+        inferencer: What makes the frames, and is paused, reset and saved.
+        frames: Its results.
+    """
+
+    def __init__(self, inferencer: ReservoirInferencer, frames: Iterable[FrameResult]) -> None:
+        self.inferencer = inferencer
+        self.frames = frames
+
+    def __iter__(self) -> Iterator[LiveFrame]:
+        """The frames in their order, in RGB."""
+        for frame in self.frames:
+            place = {"expert": frame.expert, "k": frame.k, "opened": frame.opened}
+            yield LiveFrame(frame.image[..., ::-1], frame.labels, **place)
+
+    def pause(self, paused: bool) -> None:
+        """Stop adapting, or go on."""
+        self.inferencer.freeze(paused)
+
+    def reset(self, expert: int) -> None:
+        """Let an expert begin anew, from the source."""
+        self.inferencer.reset(expert)
+
+    def save(self, folder: Path) -> None:
+        """Save the reservoir."""
+        self.inferencer.save(folder)
