@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,11 @@ from mmseg_reservoir.minicity import make_counts, write_dataset
 
 if TYPE_CHECKING:
     from mmseg.models import EncoderDecoder
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C interrupt, though a shell that starts tests in the background has it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
