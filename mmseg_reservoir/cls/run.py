@@ -205,5 +205,7 @@ def _source_options(options: Options) -> tuple[dict[str, Any], dict[str, int]]:
             raise ReservoirError(f"source_images has no option {name!r}{suggest(name, valid)}")
     count = {"count": options.pop("num_images")} if "num_images" in options else {}
     check_options(SourceBatches, count, "source_images", ("images", "batch_size", "seed"))
+    if count and count["count"] < 1:
+        raise ReservoirError(f"source_images.num_images must be 1 or more, got {count['count']}")
     pick("source", options, "source_images")
     return options, count

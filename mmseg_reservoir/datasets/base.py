@@ -75,8 +75,8 @@ class SourceBatches:
         self.chosen = self._rng.permutation(len(images))[:count]
         if not 1 <= batch_size <= len(self.chosen):
             raise ReservoirError(
-                f"batch_size must be 1 to {len(self.chosen)}, the number of source images, got "
-                f"{batch_size}"
+                f"{len(self.chosen)} source images make no batch of {batch_size}: batch_size must "
+                "be 1 or more, and source_images.num_images at least as large"
             )
         self.images = images
         self.batch_size = batch_size

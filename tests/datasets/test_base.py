@@ -67,5 +67,5 @@ def test_every_pass_over_the_source_has_the_same_images_in_another_order(tmp_pat
     assert len({tuple(labels) for labels in seen}) > 10
     again = SourceBatches(images, batch_size=4, count=9, seed=1)
     assert torch.cat([labels for _, labels in again]).tolist() == seen[0]
-    with pytest.raises(ReservoirError, match="batch_size must be 1 to 10, the number of source"):
+    with pytest.raises(ReservoirError, match="10 source images make no batch of"):
         SourceBatches(images, batch_size=11)

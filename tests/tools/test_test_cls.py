@@ -137,6 +137,7 @@ def test_a_table_without_a_choice_lists_its_rows(capsys):
         ("methd.type=tent", "the config has no use for 'methd' (did you mean 'method'?)"),
         ("stream.rounds=0", "rounds must be a whole number, 1 or more, got 0"),
         ("stream.batch_size=2.5", "stream.batch_size must be of type int, got 2.5"),
+        ("source_images.num_images=0", "source_images.num_images must be 1 or more, got 0"),
         ("data.corruptions=fog", "the domains must be a list, got 'fog': write [fog]"),
         ("device=gpu0", "there is no device 'gpu0' here"),
         ("method.optimizer.lr=fast", "method.optimizer: Adam"),
