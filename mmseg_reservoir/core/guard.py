@@ -99,7 +99,9 @@ class LabelGuard(Guard):
         margin: Bound of the loss of entropy, in nats. None: what chance explains. The entropy of
             the source model's labels varies between source batches; the margin is its standard
             deviation over the root of ``(1 + momentum) / (1 - momentum)``, as many batches as the
-            averages stand for, but at least ``least``, which it also is without source images.
+            averages stand for, but at least ``least``, which it also is without source images. Of
+            maps it is the whole deviation: frames of a stay resemble each other, so that their
+            average is no more certain than one of them, and mirror images tell the rest.
         least: The smallest margin that is learned from the source.
         waver: Bound of wavering on mirror images beyond what the doubt explains.
     """
@@ -133,7 +135,10 @@ class LabelGuard(Guard):
         if self.margin is not None:
             return
         batches = islice(() if source is None else source, _BATCHES)
-        entropies = [entropy(histogram(predict(inputs))) for inputs in batches]
+        entropies, is_map = [], False
+        for logits in map(predict, batches):
+            entropies.append(entropy(histogram(logits)))
+            is_map = logits.ndim > 2
         if len(entropies) < 2:
             self.margin = self.least
             _logger.warning(
@@ -143,7 +148,7 @@ class LabelGuard(Guard):
                 self.margin,
             )
             return
-        averaged = (1 + self.momentum) / (1 - self.momentum)
+        averaged = 1.0 if is_map else (1 + self.momentum) / (1 - self.momentum)
         chance = float(torch.tensor(entropies).std()) / averaged**0.5
         self.margin = max(self.least, chance)
         _logger.info("guard: an expert may lose %.3f nats of diversity", self.margin)

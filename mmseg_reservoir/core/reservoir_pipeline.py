@@ -118,12 +118,21 @@ class ReservoirPipeline(AdaptationPipeline):
         if keep < 1:
             for vector in after:
                 space.adapted(vector).lerp_(space.adapted(self.source), 1 - keep)
-        elif self.pooling is not None and not torch.equal(before[0], after[0]):
+        elif self._can_share(inputs) and not torch.equal(before[0], after[0]):
+            assert self.pooling is not None
             shares = self.pooling.shares(index, len(self.reservoir)) * scales * scales[index]
             for other in shares.nonzero().flatten().tolist():
                 # One that was never checked out has no state of its own that could move.
                 for old, new, vector in zip(before, after, self._vectors(other), strict=False):
                     space.share(vector, old, new, float(shares[other]))
+
+    def _can_share(self, inputs: Tensor) -> bool:
+        """Whether an update says something of other domains.
+
+        One that averages over several images does, or one of samples that the method selected; all
+        pixels of one frame, reliable or not, say too much of that frame.
+        """
+        return self.pooling is not None and (len(inputs) > 1 or bool(self.method.selects_by))
 
     def _probe(
         self, index: int, before: Tensor, after: Tensor, inputs: Tensor, adapting: Tensor

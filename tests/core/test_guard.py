@@ -67,6 +67,11 @@ def test_the_margin_is_what_chance_does_to_an_average_of_probes():
     assert prepared(batches, momentum=0.6) == pytest.approx(deviation / 2)
 
 
+def test_the_margin_of_maps_is_what_chance_does_to_one_frame():
+    frames = [labels.T[None, :, :, None] for labels in (labelled(0, 1), labelled(0, 0))]
+    assert prepared(frames) == pytest.approx(log(2) / sqrt(2))
+
+
 def test_the_margin_is_measured_on_what_the_source_model_predicts():
     guard = LabelGuard(momentum=0.0)
     guard.prepare(lambda names: labelled(*names), [[0, 1, 2, 3], [0, 0, 1, 1], [2, 2, 2, 2]])

@@ -14,7 +14,7 @@ from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.core.guard import Guard, LabelGuard
 from mmseg_reservoir.core.pooling import EvidencePooling, Pooling
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.methods import RDumb, Tent
+from mmseg_reservoir.methods import Eta, RDumb, Tent
 from mmseg_reservoir.methods.parts.mean_teacher import MeanTeacher
 from mmseg_reservoir.routing import OracleRouter
 
@@ -175,6 +175,18 @@ def test_a_quiet_guard_and_a_pooling_that_shares_nothing_change_no_bit(kind, pre
         assert torch.equal(one, other)
     for one, other in zip(vectors(plain), vectors(cared), strict=True):
         assert torch.equal(one, other)
+
+
+def test_what_all_samples_of_one_image_teach_is_not_shared():
+    def shared(cls, **options):
+        method = logit_method(cls, dtype=torch.float64, optimizer=SGD)
+        pipeline = make(method=method, pooling=SetPooling(0.5, 0.5), **options)
+        pipeline.step(as_image(batch(0, scale=6.0))[:1], domain="a")
+        pipeline.step(as_image(batch(1, scale=6.0))[:1], domain="a")
+        return pipeline.pooling.asked
+
+    assert shared(Tent) == []
+    assert shared(Eta) == [1, 1]  # of selected samples it is
 
 
 def test_a_guard_costs_one_forward_pass_where_it_looks():
