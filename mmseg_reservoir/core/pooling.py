@@ -43,7 +43,7 @@ class EvidencePooling(Pooling):
         n0: How many updates of its own outweigh what the others say.
     """
 
-    def __init__(self, n0: float = 40.0) -> None:
+    def __init__(self, n0: float = 160.0) -> None:
         if not n0 >= 0:
             raise ReservoirError(f"pooling: n0 must be 0 or more updates, got {n0}")
         self.n0 = n0
