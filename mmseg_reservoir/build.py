@@ -11,11 +11,9 @@ then a look at the source images::
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,13 +21,11 @@ from torch import Tensor, nn
 from .core.image_range import ImageRange
 from .core.pipeline import AdaptationPipeline, SingleModelPipeline
 from .errors import ReservoirError
+from .method_plan import MethodPlan
 from .methods import AdaptationMethod
-from .methods.parts.optimizers import optimizer_factory, pick_optimizer
-from .options import Choice, Options, parameters_of, pick, table
+from .options import Options
 from .portable import load_reservoir
 from .reservoir_plan import ReservoirPlan, WarmStart
-from .spaces.base import ParamSpace
-from .spaces.norm_statistics import Statistics
 from .style.calibration import Calibration, SourceImages
 
 _logger = logging.getLogger(__name__)
@@ -113,7 +109,7 @@ class Plan:
         self._ready = method if isinstance(method, AdaptationMethod) else None
         self._method = None
         if self._ready is None:
-            self._method = _MethodPlan(task, method, params, statistics, seed)
+            self._method = MethodPlan(task, method, params, statistics, seed)
         elif params is not None or statistics is not None:
             raise ReservoirError(
                 "a method that is ready made has its parameters and statistics already: leave out "
@@ -187,75 +183,6 @@ class Plan:
             there = getattr(place.source, "is_named", True)  # a guard can do without
             pipeline.guard.prepare(pipeline.predict_source, place.source if there else None)
         return calibration
-
-
-class _MethodPlan:
-    """The method, what it adapts and what steps it."""
-
-    def __init__(
-        self,
-        task: Task,
-        method: Options | str,
-        params: Options | None,
-        statistics: Any,
-        seed: int,
-    ) -> None:
-        options = {"type": method} if isinstance(method, str) else dict(method)
-        optimizer = options.pop("optimizer", None)
-        self.method = pick("method", options, "method", given=("forward", "space", "optimizer"))
-        _check_task(self.method, task)
-        self.factory = optimizer if callable(optimizer) else None
-        self.optimizer = None
-        has_own = parameters_of(self.method.factory)["optimizer"].default
-        if self.factory is None and (optimizer or has_own is inspect.Parameter.empty):
-            self.optimizer = pick_optimizer(optimizer or task.optimizer)
-            self.factory = optimizer_factory(self.optimizer)
-        self.params = pick("params", params, "params", default="norm_affine", given=("model",))
-        self.defaults = {"seed": seed, "under": task.under}
-        wish = self.method.factory.statistics or task.statistics
-        self.statistics = Statistics.of(statistics, wish)
-
-    def complete(self) -> dict[str, Any]:
-        """All options with their values."""
-        method = self.method.complete(seed=self.defaults["seed"])
-        method["optimizer"] = self.optimizer.complete() if self.optimizer else self.factory
-        params = self.params.complete(**self.defaults)
-        return {"method": method, "params": params, "statistics": vars(self.statistics)}
-
-    def make(self, place: Workplace) -> AdaptationMethod:
-        """The method around the model."""
-        self.statistics.apply(place.model)
-        space = self.params.make(model=place.model, **self.defaults)
-        if not isinstance(space, ParamSpace):
-            space = ParamSpace(place.model, space)
-        search = self.statistics.carry(space)
-        given = {"forward": partial(place.forward, place.model), "space": space}
-        if self.factory is not None:
-            given["optimizer"] = self.factory
-        method = self.method
-        if method.asks_for("augment"):
-            # Augmentations work on plain images: they have to know how these were normalised.
-            normalised = {
-                "mean": place.image_range.mean.flatten().tolist(),
-                "std": place.image_range.std.flatten().tolist(),
-            }
-            own = method.options.get("augment") or {}
-            method = replace(method, options={**method.options, "augment": {**normalised, **own}})
-        made = method.make(**given, seed=self.defaults["seed"])
-        made.search = search
-        return made
-
-
-def _check_task(method: Choice, task: Task) -> None:
-    if task.handles in method.factory.handles:
-        return
-    kinds = {"pixels": "segmentation", "images": "classification"}
-    near = f"{method.name}_{task.handles}"
-    other = f"use {near!r}" if near in table("method") else "choose another one"
-    raise ReservoirError(
-        f"the method {method.name!r} is for {kinds[method.factory.handles[0]]}, not for "
-        f"{task.handles}: {other}"
-    )
 
 
 def _plain(value: Any) -> Any:

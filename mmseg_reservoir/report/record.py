@@ -19,6 +19,7 @@ from torch import nn
 
 from .. import __version__
 from ..files import write_text
+from .record_entries import RouteRecord, VisitRecord
 from .step_watch import StepWatch
 from .style_sample import StyleSample
 
@@ -27,86 +28,6 @@ PACKAGES = {
     "error": ("mmengine", "numpy", "scikit-learn", "timm", "peft", "pillow"),
 }
 """By metric, that is by task: what else can change a number."""
-
-
-@dataclass(kw_only=True)
-class RouteRecord:
-    """Where an image (segmentation) or a batch (classification) went.
-
-    The defaults are those of a model that does not adapt.
-
-    Attributes:
-        round: From 1.
-        domain: The true one.
-        image: Its path; None of a batch.
-        batch: Its number in the stream, from 0; None of an image.
-        n_images: How many images it stands for.
-        expert: Which one adapted.
-        k: How many there are.
-        weight: The expert's share of the prediction.
-        route_entropy: That of all experts' shares, in nats; 0 if one alone predicts.
-        opened: Whether the expert is new.
-        seconds: Time per image; None where it was not measured.
-        entropy: Mean over the pixels or images, in nats; None if the prediction was not finite.
-        marginal_entropy: That of their mean distribution.
-    """
-
-    round: int
-    domain: str
-    image: str | None = None
-    batch: int | None = None
-    n_images: int = 1
-    expert: int = 0
-    k: int = 1
-    weight: float = 1.0
-    route_entropy: float = 0.0
-    opened: bool = False
-    seconds: float | None = None
-    entropy: float | None = None
-    marginal_entropy: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data, with either ``image`` or ``batch``."""
-        other = "batch" if self.batch is None else "image"
-        return {name: value for name, value in vars(self).items() if name != other}
-
-
-@dataclass
-class VisitRecord:
-    """One domain in one round.
-
-    Attributes:
-        round: From 1.
-        domain: Under which name it is scored.
-        score: In percent; None as long as it is not known.
-        n_images: Images so far.
-        skipped: Images that could not be used and are not scored.
-        k: Experts after the last of them.
-        seconds: Time for all of them; None where it was not measured.
-        more: What else was measured, such as ``per_class``.
-    """
-
-    round: int
-    domain: str
-    score: float | None = None
-    n_images: int = 0
-    skipped: int = 0
-    k: int = 1
-    seconds: float | None = None
-    more: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self, metric: str) -> dict[str, Any]:
-        """As plain data, the score under its name."""
-        return {
-            "round": self.round,
-            "domain": self.domain,
-            metric: self.score,
-            "n_images": self.n_images,
-            "k": self.k,
-            "seconds_per_image": None if self.seconds is None else self.seconds / self.n_images,
-            **({"skipped": self.skipped} if self.skipped else {}),
-            **self.more,
-        }
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..portable import load_reservoir, read_folder, save_reservoir
 from ..style.shipped_styles import misfit, with_cityscapes_styles
 from .datasets import without_labels
 from .forward import check_model
+from .frame_result import FrameResult
 from .frame_source import InputFrame
 from .frames import open_frames
 from .hooks.adaptation_hook import CONFIG_KEYS, make_plan
@@ -38,35 +38,6 @@ DEFAULTS = {
     "reservoir": {"preset": "robust"},
 }
 """How a config adapts that says nothing of it."""
-
-
-@dataclass(frozen=True)
-class FrameResult:
-    """What the model says of a frame.
-
-    Args:
-        name: That of the frame, without a suffix.
-        index: Its position in the input, from 0.
-        image: The frame itself, BGR.
-        labels: Class of each pixel, ``(H, W)``, uint8, at the size of the frame.
-        confidence: Probability of that class, ``(H, W)``, float32.
-        expert: Which one predicted, and adapted.
-        k: How many experts there are.
-        opened: Whether a domain was opened by this frame.
-        weight: The expert's share of the prediction.
-        seconds: That adaptation and prediction took.
-    """
-
-    name: str
-    index: int
-    image: np.ndarray
-    labels: np.ndarray
-    confidence: np.ndarray
-    expert: int
-    k: int
-    opened: bool
-    weight: float
-    seconds: float
 
 
 class ReservoirInferencer:

@@ -18,7 +18,8 @@ from ..errors import ReservoirError
 from ..options import check_options
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .beside_stream import scores_beside
-from .named_sets import dataset_of
+from .metric import with_exact_iou
+from .named_sets import dataset_of, domains_by_name
 
 _SEED_STEP = 1_000_003
 """mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
@@ -76,19 +77,19 @@ class RecurringTestLoop(TestLoop):
         plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
         self.check(dict(domains=domains, also=also, **plain, **unknown))
         self.skips = on_bad_image == "skip"
-        self.also = self._loaders(runner, dataloader, _by_name(also, "also"))
+        self.also = self._loaders(runner, dataloader, domains_by_name(also, "also"))
         if shuffle != "never":
             dataloader = {**dataloader, "sampler": dict(type="DefaultSampler", shuffle=True)}
         self.shuffle = shuffle
         if self.skips:
             dataloader = {**dataloader, "collate_fn": collate_good}
-        self.loaders = self._loaders(runner, dataloader, _by_name(domains, "domains"))
+        self.loaders = self._loaders(runner, dataloader, domains_by_name(domains, "domains"))
         places = product(range(1, rounds + 1), self.loaders)
         self.visits = [Visit(index, *place) for index, place in enumerate(places)]
         self.visit = self.visits[0]
         self.closing = ExitStack()
         self._restart()
-        super().__init__(runner, self.loaders[self.visit.domain], _with_exact_iou(evaluator), fp16)
+        super().__init__(runner, self.loaders[self.visit.domain], with_exact_iou(evaluator), fp16)
 
     @staticmethod
     def check(options: Mapping[str, Any]) -> None:
@@ -99,7 +100,7 @@ class RecurringTestLoop(TestLoop):
         if rounds < 1 or not domains:
             raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
         for option, sets in (("domains", domains), ("also", options.get("also", ()))):
-            _by_name(sets, option)
+            domains_by_name(sets, option)
 
     def _loaders(
         self, runner: Runner, dataloader: Mapping[str, Any], domains: Mapping[str, str | Mapping]
@@ -224,19 +225,6 @@ class RecurringTestLoop(TestLoop):
         return batch
 
 
-def _by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:
-    """What is said of every domain."""
-    if isinstance(domains, str) or not isinstance(domains, Sequence):
-        raise ReservoirError(f"test_cfg.{option} must be a list of domains, got {domains!r}")
-    named: dict[str, str | Mapping] = {}
-    for domain in domains:
-        name = domain if isinstance(domain, str) else domain.get("name")
-        if name is None or name in named:
-            raise ReservoirError(f"each domain needs a name of its own: {domains}")
-        named[name] = domain
-    return named
-
-
 def _without_first(loader: DataLoader, count: int) -> DataLoader:
     """The same loader without its first batches."""
     return DataLoader(
@@ -250,11 +238,3 @@ def _without_first(loader: DataLoader, count: int) -> DataLoader:
         multiprocessing_context=loader.multiprocessing_context,
         prefetch_factor=loader.prefetch_factor,
     )
-
-
-def _with_exact_iou(evaluator: dict | list) -> list[dict]:
-    metrics = evaluator if isinstance(evaluator, (list, tuple)) else [evaluator]
-    return [
-        {**metric, "type": "VisitIoUMetric"} if metric["type"] == "IoUMetric" else metric
-        for metric in metrics
-    ]

@@ -124,3 +124,12 @@ def _mean(values: np.ndarray) -> float:
     """The mean of what is known; NaN, without numpy's warning, if nothing is."""
     known = np.asarray(values)[~np.isnan(values)]
     return float(known.mean()) if known.size else math.nan
+
+
+def with_exact_iou(evaluator: dict | list) -> list[dict]:
+    """The metrics of an evaluator, an ``IoUMetric`` in its exact version."""
+    metrics = evaluator if isinstance(evaluator, (list, tuple)) else [evaluator]
+    return [
+        {**metric, "type": "VisitIoUMetric"} if metric["type"] == "IoUMetric" else metric
+        for metric in metrics
+    ]

@@ -6,7 +6,7 @@ have Cityscapes' classes. Their layouts are in ``datasets/street_scenes.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ReservoirError
@@ -66,3 +66,16 @@ def dataset_of(domain: str | Mapping[str, Any], usual: Mapping[str, Any]) -> dic
     # Of the usual dataset only the pipeline is of use to another: its options are its own.
     pipeline = {"pipeline": usual["pipeline"]} if "pipeline" in usual else {}
     return {**NAMED_SETS[named], **pipeline, **changes}
+
+
+def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:
+    """What is said of every domain."""
+    if isinstance(domains, str) or not isinstance(domains, Sequence):
+        raise ReservoirError(f"test_cfg.{option} must be a list of domains, got {domains!r}")
+    named: dict[str, str | Mapping] = {}
+    for domain in domains:
+        name = domain if isinstance(domain, str) else domain.get("name")
+        if name is None or name in named:
+            raise ReservoirError(f"each domain needs a name of its own: {domains}")
+        named[name] = domain
+    return named
