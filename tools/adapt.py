@@ -54,6 +54,13 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--overlay", choices=("video", "frames", "none"), default="video")
     parser.add_argument("--segment", type=int, default=300, help="frames of a video file")
     parser.add_argument(
+        "--save-every",
+        type=int,
+        default=300,
+        metavar="N",
+        help="save the reservoir each N frames, not only at the end",
+    )
+    parser.add_argument(
         "--labels",
         choices=("trainids", "labelids", "colours"),
         help="write labels, and the frames, in ACDC's folders: ready to train on",
@@ -81,6 +88,8 @@ def adapt(args: argparse.Namespace) -> None:
     source_images = _source_images(args.source_images)
     if args.model is None:
         args.model, source_images = MINICITY, _minicity(args)
+    if args.save_every < 1:
+        raise ReservoirError(f"--save-every must be 1 frame or more, got {args.save_every}")
     frames = open_frames(args.input, args.every)
     out = args.out or _free_folder(Path("work_dirs/adapt") / frames.name)
     inferencer = ReservoirInferencer(
@@ -108,6 +117,8 @@ def adapt(args: argparse.Namespace) -> None:
     experts: list[int] = []
     with writer:
         stream = _stream(inferencer, frames, writer, experts)
+        if inferencer.has_reservoir:
+            stream = _saving(stream, inferencer, out / "reservoir", args.save_every)
         try:
             if args.serve is None:
                 deque(stream, maxlen=0)
@@ -138,6 +149,16 @@ def _stream(
             told = f"{fps:.1f} fps" + (f", {frames.dropped} dropped" if frames.dropped else "")
             progress.advance(None, frames.name, expert=frame.expert, k=frame.k, score=told)
             yield frame
+
+
+def _saving(
+    stream: Iterator[FrameResult], inferencer: ReservoirInferencer, folder: Path, every: int
+) -> Iterator[FrameResult]:
+    """Save the reservoir now and then: a process that is killed loses no more than that."""
+    for number, frame in enumerate(stream, start=1):
+        if number % every == 0:
+            inferencer.save(folder)
+        yield frame
 
 
 def _serve(stream: WatchedStream, port: int, inferencer: ReservoirInferencer, out: Path) -> None:

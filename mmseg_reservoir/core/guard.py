@@ -21,6 +21,7 @@ _logger = logging.getLogger(__name__)
 _BATCHES = 64  # of the source, for the spread; more tell nothing new
 _LEAST_SCALE = 1e-3  # from which an expert can come back
 _EVENTS = 1000  # that are remembered; the counts go on
+_FRAME = 5.0  # times the smallest margin: about what was measured on frames of two street scenes
 
 
 class Guard(ABC):
@@ -99,9 +100,10 @@ class LabelGuard(Guard):
         margin: Bound of the loss of entropy, in nats. None: what chance explains. The entropy of
             the source model's labels varies between source batches; the margin is its standard
             deviation over the root of ``(1 + momentum) / (1 - momentum)``, as many batches as the
-            averages stand for, but at least ``least``, which it also is without source images. Of
-            maps it is the whole deviation: frames of a stay resemble each other, so that their
-            average is no more certain than one of them, and mirror images tell the rest.
+            averages stand for, but at least ``least``. Of maps it is the whole deviation: frames of
+            a stay resemble each other, so that their average is no more certain than one of them,
+            and mirror images tell the rest. Without source images: ``least``, of maps five times
+            that.
         least: The smallest margin that is learned from the source.
         waver: Bound of wavering on mirror images beyond what the doubt explains.
     """
@@ -140,12 +142,12 @@ class LabelGuard(Guard):
             entropies.append(entropy(histogram(logits)))
             is_map = logits.ndim > 2
         if len(entropies) < 2:
-            self.margin = self.least
             _logger.warning(
                 "the guard learns its margin from two source batches or more and has %d: it takes "
-                "the smallest, %.3f nats (reservoir.guard.margin sets another)",
+                "%.3f nats, or %.3f if the answer is a map (reservoir.guard.margin sets another)",
                 len(entropies),
-                self.margin,
+                self.least,
+                _FRAME * self.least,
             )
             return
         averaged = 1.0 if is_map else (1 + self.momentum) / (1 - self.momentum)
@@ -160,7 +162,8 @@ class LabelGuard(Guard):
         return watch.batches >= watch.next
 
     def judge(self, index: int, expert: Answers, source: Answers) -> float:
-        assert self.margin is not None, "prepare() comes first"
+        if self.margin is None:  # no source image told
+            self.margin = self.least * (1 if expert.mirrored is None else _FRAME)
         watch = self._watches[index]
         seen = [logits for logits in (*expert, *source) if logits is not None]
         if not all(torch.isfinite(logits).all() for logits in seen):

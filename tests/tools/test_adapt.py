@@ -16,6 +16,7 @@ import pytest
 
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import write_drive
+from mmseg_reservoir.portable import read_folder
 from tools import adapt
 
 MODEL = "--model=minicity/segformer-tiny_tent_robust"
@@ -79,6 +80,7 @@ def test_a_folder_with_a_broken_frame(minicity, tmp_path, capsys):
         (["nowhere", MODEL], "there is no nowhere: name an image"),
         ([".", MODEL, "--source-images=nowhere"], "there is no image in the folder nowhere"),
         ([".", MODEL, "--every=0"], "every must be 1"),
+        ([".", MODEL, "--save-every=0"], "--save-every must be 1 frame or more, got 0"),
         ([".", "--model=segformer"], "no model of mmseg's zoo"),
     ],
 )
@@ -143,6 +145,7 @@ def test_a_saved_reservoir_recognises_fog_within_its_first_frames(drive, driven,
 def test_after_an_end_by_force_all_that_was_finished_is_there(drive, tmp_path):
     command = [sys.executable, str(ROOT / "tools" / "adapt.py"), str(drive[0]), MODEL]
     command += [f"--source-images={drive[1]}", f"--out={tmp_path / 'out'}", "--segment=4"]
+    command += ["--save-every=9"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     stream = tmp_path / "out" / "stream.jsonl"
     while process.poll() is None and not (stream.is_file() and len(lines(tmp_path / "out")) >= 18):
@@ -155,6 +158,8 @@ def test_after_an_end_by_force_all_that_was_finished_is_there(drive, tmp_path):
     whole = sorted(p for p in (tmp_path / "out/overlay").iterdir() if "partial" not in p.name)
     assert len(whole) >= 4
     assert all(frames_in(path) == 4 for path in whole)
+    saved = read_folder(tmp_path / "out" / "reservoir")
+    assert sum(expert.tally.images for expert in saved.experts) in range(9, len(told) + 1, 9)
 
 
 @pytest.mark.slow
