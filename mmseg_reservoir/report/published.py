@@ -12,7 +12,7 @@ import yaml
 
 from ..errors import ReservoirError
 from ..files import shipped
-from .tables import by_domain, make_table, mean_by_visit
+from .tables import INCOMPLETE, by_domain, make_table, mean_by_visit
 
 METAFILE = "metafile.yaml"
 _METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
@@ -142,14 +142,18 @@ def beside_published(
 
 
 def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None:
-    """Ours, the published number and the difference (see `beside_published`); None if empty."""
+    """Ours, the published number and the difference (see `beside_published`); None if empty.
+
+    Ours is marked as in the table of visits if images were skipped.
+    """
     pairs = beside_published(visits, row)
     if not pairs:
         return None
     rows: list[list[str] | None] = []
+    ours = "ours" + INCOMPLETE * any(visit.get("skipped") for visit in visits)
     for domain, cells in pairs.items():
         digits = 2 if domain == _MEAN else 1  # as published; a mean of four has one more
-        rows.append([domain, "ours", *(f"{mine:.2f}" for mine, _ in cells.values())])
+        rows.append([domain, ours, *(f"{mine:.2f}" for mine, _ in cells.values())])
         rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells.values())])
         rows.append(
             ["", "difference", *(f"{mine - theirs:+.2f}" for mine, theirs in cells.values())]

@@ -239,6 +239,13 @@ def test_table_beside_the_published_row():
     ]
 
 
+def test_a_run_that_skipped_images_is_marked():
+    visits = run({domain: [1.0] for domain in acdc()["TENT"].scores})
+    visits[2]["skipped"] = 1
+    lines = cells(published_table(visits, acdc()["TENT"]))
+    assert {line[1] for line in lines[1:]} == {"ours*", "published", "difference"}
+
+
 def test_table_of_an_interrupted_or_foreign_run():
     row = acdc()["TENT"]
     unfinished = {"fog": [70.0] * 4, "night": [40.0] * 3}
