@@ -218,12 +218,12 @@ def test_real_frames_get_the_labels_of_a_test_run(tmp_path, monkeypatch):
         f"    dataset=dict(type='ACDCDataset', data_root={str(real / 'acdc')!r},\n"
         "        condition='fog', split='val', pipeline=pipeline))\n"
         "test_evaluator = dict(type='IoUMetric')\n"
-        "test_cfg = dict(type='RecurringTestLoop', rounds=1, domains=['fog', 'rain'])\n"
+        "test_cfg = dict(type='RecurringTestLoop', rounds=1, domains=['fog', 'night', 'rain', 'snow'])\n"
     )
     show = [f"--show-dir={tmp_path / 'show'}", "--show-frames=all"]
     assert test_tta.main([str(config), str(weights), f"--work-dir={tmp_path / 'w'}", *show]) == 0
     inferencer = ReservoirInferencer(config, weights)
-    for condition in ("fog", "rain"):
+    for condition in ("fog", "night", "rain", "snow"):
         for frame in inferencer(real / "acdc" / "rgb_anon" / condition / "val"):
             name = f"{Path(frame.name).name}_labelTrainIds.png"
             (shown,) = (tmp_path / "show" / "round1" / condition).glob(name)
