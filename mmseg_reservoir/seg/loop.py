@@ -144,7 +144,7 @@ class RecurringTestLoop(TestLoop):
 
     def _restart(self) -> None:
         self._begun = 0  # the visit that is under way, or next
-        self._batches = 0  # of it that are done
+        self.batches_done = 0  # of that visit
         self._scores: dict[str, float] = {}
         self.skipped: list[dict[str, Any]] = []
         """Images that were left out: round, domain, image and cause."""
@@ -155,7 +155,7 @@ class RecurringTestLoop(TestLoop):
         """Where the stream is: scores of visits, batches done, what metrics counted in them."""
         return {
             "visit": self._begun,
-            "batches": self._batches,
+            "batches": self.batches_done,
             "scores": dict(self._scores),
             "skipped": [dict(image) for image in self.skipped],
             "also": [dict(scores) for scores in self.also_scores],
@@ -165,7 +165,7 @@ class RecurringTestLoop(TestLoop):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`; the stream goes on from there."""
-        self._begun, self._batches = state["visit"], state["batches"]
+        self._begun, self.batches_done = state["visit"], state["batches"]
         self._scores = dict(state["scores"])
         self.skipped = [dict(image) for image in state["skipped"]]
         self.also_scores[:] = state["also"]  # which a record has, too
@@ -184,8 +184,8 @@ class RecurringTestLoop(TestLoop):
             self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
         self.evaluator.dataset_meta = self.dataloader.dataset.metainfo
         self.runner.call_hook("before_test_epoch")
-        for index, batch in enumerate(self._batches_left(), start=self._batches):
-            self._batches = index + 1  # as the hooks after it see it
+        for index, batch in enumerate(self._batches_left(), start=self.batches_done):
+            self.batches_done = index + 1  # as the hooks after it see it
             if self.skips:
                 batch = self._without_bad(*batch)
             if batch is not None:
@@ -193,7 +193,7 @@ class RecurringTestLoop(TestLoop):
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
         # Numbers of numpy become plain ones.
         metrics = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
-        self._begun, self._batches = visit.index + 1, 0
+        self._begun, self.batches_done = visit.index + 1, 0
         if "mIoU" in metrics:
             self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
         self.runner.call_hook("after_test_epoch", metrics=metrics)
@@ -211,11 +211,11 @@ class RecurringTestLoop(TestLoop):
 
     def _batches_left(self) -> Iterator[Any]:
         """The batches of the visit that have not been done; the others are not even read."""
-        if self._batches == 0:
+        if self.batches_done == 0:
             return iter(self.dataloader)
         # A loader draws a random number when it begins: this one had begun before.
         with torch.random.fork_rng(devices=[]):
-            return iter(_without_first(self.dataloader, self._batches))
+            return iter(_without_first(self.dataloader, self.batches_done))
 
     def _without_bad(self, batch: dict | None, bad: Sequence[BadImage]) -> dict | None:
         for image in bad:

@@ -54,7 +54,7 @@ def segmentation(tmp_path, data, base, **options):
     """The command line of a test at a quarter of the size, with pictures, saved often."""
     names = ("StrictCheckpointHook", "AdaptationHook", "ProgressHook", "ResultsHook")
     hooks = [dict(type=name) for name in names]
-    hooks += [dict(type="PseudoLabelHook", show_dir="panels", frames=list(range(99)))]
+    hooks += [dict(type="PseudoLabelHook", show_dir="panels", frames=[1, 3, 4])]
     hooks += [dict(type="ResumeHook", images=2)]
     steps = [dict(type="LoadImageFromFile"), dict(type="Resize", scale=(64, 32))]
     steps += [dict(type="LoadAnnotations"), dict(type="PackSegInputs")]

@@ -61,8 +61,9 @@ class PseudoLabelHook(Hook):
         self._next = state["next"]
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Count from the first frame of the visit."""
-        self._next = 0
+        """Count from the first frame of the visit, unless that is gone on with."""
+        if not getattr(runner.test_loop, "batches_done", 0):
+            self._next = 0
         count = len(runner.test_loop.dataloader.dataset)
         if self.frames == "all":
             self._chosen = range(count)
@@ -75,8 +76,6 @@ class PseudoLabelHook(Hook):
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
         visit = runner.test_loop.visit
-        if batch_idx == 0:
-            self._next = 0
         first, self._next = self._next, self._next + len(outputs)
         if self.rounds is not None and visit.round not in self.rounds:
             return

@@ -58,7 +58,7 @@ class ResultsHook(Hook):
                 "images": loop.total_images,
             },
             "palette": _palette(loop.dataloader.dataset),
-            "config": runner.cfg.to_dict(),
+            "config": _config(runner),
             "options": getattr(runner.model, "options", None),
         }
         self.record = RunRecord(Path(runner.work_dir), "mIoU", settings)
@@ -119,6 +119,16 @@ class ResultsHook(Hook):
         runner.logger.info(closing_tables(results, runner.logger.warning))
         tell_troubles(results, runner.logger.warning)
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
+
+
+def _config(runner: Runner) -> dict[str, Any]:
+    """All options but how the run was begun: one that goes on is the same run."""
+    config = runner.cfg.to_dict()
+    for hook in config.get("custom_hooks") or []:
+        if hook["type"] == "ResumeHook":
+            hook.pop("resume", None)
+            hook.pop("overwrite", None)
+    return config
 
 
 def _palette(dataset: Any) -> dict[str, list[int]] | None:
