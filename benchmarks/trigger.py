@@ -11,11 +11,12 @@ in turns. Runs in OUT are not repeated.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 import torch
@@ -27,10 +28,12 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks.minicity import CONFIGS, COUNTS, ROOT
+from benchmarks.trigger_time import CONDITIONS, speed_up, stages
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.core.state import tensor_bytes
 from mmseg_reservoir.files import write_text
 from mmseg_reservoir.minicity import write_dataset
+from mmseg_reservoir.report.record import strict_json
 from mmseg_reservoir.report.tables import make_table
 from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
 from mmseg_reservoir.seg.metric import VisitIoUMetric
@@ -38,7 +41,6 @@ from mmseg_reservoir.seg.model_loading import load_model
 from mmseg_reservoir.seg.segmentor import AdaptiveSegmentor
 from mmseg_reservoir.seg.source_images import workplace_of
 
-CONDITIONS = ("fog", "night", "rain", "snow")
 TRIGGERS: dict[str, dict[str, Any] | None] = {
     "off": None,
     "every2": dict(type="every", n=2),
@@ -128,13 +130,80 @@ def _guarded(pipeline: AdaptationPipeline) -> dict[str, int]:
     return {name: sum(expert[name] for expert in watched) for name in ("probes", "alarms")}
 
 
+def summarise(runs: Mapping[tuple[str, str], list[dict]], cost: Mapping[str, float]) -> list[list]:
+    """One row per method and trigger: means over the draws, and differences to no trigger."""
+    rows = []
+    for (method, trigger), found in runs.items():
+        off = runs.get((method, "off"), [])
+        if len(off) != len(found):
+            continue
+        pairs = list(zip(found, off, strict=True))
+        last = [a["rounds"][-1] - b["rounds"][-1] for a, b in pairs]
+        all_ = [mean(a["rounds"]) - mean(b["rounds"]) for a, b in pairs]
+        share = mean(a["updates"] / a["frames"] for a, _ in pairs)
+        rows.append(
+            [
+                *(method, trigger, f"{share:.2f}"),
+                f"{mean(speed_up(a, b, cost) for a, b in pairs):.2f}",
+                *(f"{mean(run['rounds'][at] for run in found):.2f}" for at in (0, -1)),
+                *(", ".join(f"{value:+.2f}" for value in values) for values in (last, all_)),
+            ]
+        )
+    return rows
+
+
+HEADER = ["method", "trigger", "updates per frame", "throughput"]
+HEADER += ["round 1", "last round", "difference at the last", "difference of the means"]
+
+
+def plot(rows: Sequence[Sequence[str]], path: Path) -> None:
+    """The frontier: what mIoU changes at the last round against throughput."""
+    from matplotlib.figure import Figure
+
+    methods = list(dict.fromkeys(row[0] for row in rows))
+    figure = Figure(figsize=(4.6 * len(methods), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(methods), squeeze=False)[0]
+    for axis, method in zip(axes, methods, strict=True):
+        for row in (row for row in rows if row[0] == method):
+            change = mean(map(float, row[6].split(", ")))
+            axis.plot(float(row[3]), change, "s" if row[1] == "settled" else "o")
+            axis.annotate(row[1], (float(row[3]), change), fontsize=7)
+        axis.axhline(-0.2, color="0.7", lw=0.8)
+        axis.axvline(1.6, color="0.7", lw=0.8)
+        axis.set(title=method, xlabel="throughput over no trigger", ylabel="difference of mIoU")
+    figure.savefig(path, dpi=130)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is missing and summarise all that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", nargs="+", default=["tent", "becotta"])
+    parser.add_argument("--triggers", nargs="+", default=list(TRIGGERS), choices=list(TRIGGERS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=15, help="of the timing")
+    parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "trigger")
+    args = parser.parse_args(argv)
+    out = args.out.resolve()
+    runs: dict[tuple[str, str], list[dict]] = {}
+    for seed in args.seeds:
+        draw = Draw(seed, out / f"seed{seed}" / "data")
+        for method, trigger in itertools.product(args.methods, args.triggers):
+            file = out / f"seed{seed}" / f"{method}_{trigger}_{args.rounds}.json"
+            if not file.is_file():
+                found = draw.run(method, TRIGGERS[trigger], args.rounds)
+                write_text(file, strict_json({"options": TRIGGERS[trigger], **found}))
+                print(file.stem, seed, [round(x, 2) for x in found["rounds"]], flush=True)
+            runs.setdefault((method, trigger), []).append(json.loads(file.read_text("utf-8")))
+    cost = stages(args.turns)
+    told = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in cost.items())
+    rows = summarise(runs, cost)
+    table = make_table(HEADER, rows, 2, markdown=True)
+    write_text(out / "summary.md", f"{told}\n\n{table}\n")
+    print(f"{told}\n{table}")
+    plot(rows, out / "trigger.png")
+    return 0
+
+
 if __name__ == "__main__":
-    draw = Draw(int(sys.argv[1]), Path(sys.argv[2]))
-    import time
-    for name in sys.argv[4:]:
-        method = sys.argv[3]
-        t = time.time()
-        r = draw.run(method, TRIGGERS[name] if name in TRIGGERS else eval(name), 10)
-        print(method, name, [round(x, 2) for x in r["rounds"]], f"mean {mean(r['rounds']):.2f}", r["updates"], r["probes"], r["alarms"], f"{time.time()-t:.0f}s", flush=True)
-        if "trigger" in r:
-            print("   ", {i: (e["batches"], e["rests"], round(e["usual"], 3), round(e["scatter"]**.5, 3)) for i, e in r["trigger"]["experts"].items()}, flush=True)
+    sys.exit(main())

@@ -67,8 +67,8 @@ class AdaptationMethod(ABC):
     samples: if it hardly does, a warning names these options."""
 
     must_see: str = ""
-    """Why no batch may pass by :meth:`predict` alone: what :meth:`adapt` does with each, update or
-    not. Empty, as mostly: nothing, and who rests predicts what it would have before its update."""
+    """Why no batch may be only predicted: what :meth:`adapt` does with each, update or not. Empty,
+    as mostly: nothing, and :meth:`predict` says what it would have said before its update."""
 
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward
@@ -139,10 +139,8 @@ class AdaptationMethod(ABC):
         if self.space.followers or self.search is not None:
             reason = "statistics of an expert come from every batch"
         if reason:
-            raise ReservoirError(
-                f"a trigger lets batches pass without {type(self).__name__}, which must see all of "
-                f"them: {reason}. Leave reservoir.trigger out"
-            )
+            told = f"a trigger keeps batches from {type(self).__name__}, which must see all of them"
+            raise ReservoirError(f"{told}: {reason}. Leave reservoir.trigger out")
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ def test_who_has_settled_rests_but_for_probes():
     due = settled(around(0.4, 400), first=8, probe=10)
     assert all(due[:8])
     assert 0.1 <= sum(due[100:]) / 300 < 0.2  # a tenth, and where chance seems a change
-    assert all(any(due[i : i + 10]) for i in range(0, 390))
+    assert all(any(due[i : i + 10]) for i in range(390))
 
 
 def test_a_loss_that_falls_is_worth_updates():
