@@ -28,7 +28,8 @@ def stages(turns: int) -> dict[str, float]:
     """Seconds of what a step of SegFormer-B0 at 256 x 512 is made of, medians of turns.
 
     ``style``, ``adapt`` (forward, backward, step and what comes of it for four experts that pool)
-    and ``rest``, one after the other in every turn, so that a busy machine slows all of them.
+    and ``rest``, one after the other in every turn. Of the processor's time: others' work on the
+    machine is not counted.
     """
     torch.manual_seed(0)
     inputs = torch.randn(1, 3, 256, 512)
@@ -37,12 +38,12 @@ def stages(turns: int) -> dict[str, float]:
     seconds: dict[str, list[float]] = {"style": [], "adapt": [], "rest": []}
     for _ in range(turns + 1):
         for name, spent in seconds.items():
-            start = time.perf_counter()
+            start = time.process_time()
             if name == "style":
                 encode(inputs)
             else:
                 pipelines[name].step(inputs, domain=CONDITIONS[0])
-            spent.append(time.perf_counter() - start)
+            spent.append(time.process_time() - start)
     return {name: median(spent[1:]) for name, spent in seconds.items()}  # the first warms up
 
 
