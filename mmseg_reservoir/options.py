@@ -36,6 +36,7 @@ KINDS: dict[str, str] = {
     "init": "initialisation of experts",
     "guard": "guard",
     "pooling": "pooling",
+    "trigger": "trigger",
     "pipeline": "pipeline",
     "optimizer": "optimizer",
     "stream": "stream",

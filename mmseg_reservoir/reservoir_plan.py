@@ -60,8 +60,10 @@ class ReservoirPlan:
     PARTS = ("memory", "clustering", "space")
     """Groups of options for parts of a router; it uses those that its constructor names."""
 
-    CARE = ("guard", "pooling")
-    """Groups of options for what looks after the experts; None, as published: nothing does."""
+    CARE = {"guard": "labels", "pooling": "evidence", "trigger": "settled"}
+    """Groups of options for what looks after the experts, and their types where none is named.
+
+    None, as published: nothing does."""
 
     def __init__(self, written: Options | str, seed: int) -> None:
         options = with_preset(written)
@@ -92,16 +94,15 @@ class ReservoirPlan:
             default="reservoir",
             given=("method", "router", "encoder", *self.CARE),
         )
-        defaults = {"guard": "labels", "pooling": "evidence"}
-        for name in self.CARE:
+        for name, default in self.CARE.items():
             if isinstance(options.get(name), bool):
                 raise ReservoirError(
                     f"reservoir.{name} is a group of options, or None for none: write {name}=None, "
-                    f"or {name}=dict(type={defaults[name]!r})"
+                    f"or {name}=dict(type={default!r})"
                 )
         self.care = {
-            name: pick(name, options[name], f"reservoir.{name}", defaults[name])
-            for name in self.CARE
+            name: pick(name, options[name], f"reservoir.{name}", default)
+            for name, default in self.CARE.items()
             if options.get(name) is not None
         }
         for name in self.care:

@@ -119,8 +119,12 @@ def with_reservoir(**options):
                 {"reservoir": {part: {}, "pipeline": {"type": "reset"}}},
                 rf"reservoir.{part} has no effect on the pipeline 'reset'.*\({part}=None\)",
             )
-            for part in ("guard", "pooling")
+            for part in ("guard", "pooling", "trigger")
         ),
+        ({"reservoir": {"trigger": "setled"}}, "unknown trigger 'setled' .*mean 'settled'"),
+        ({"reservoir": {"trigger": {"n": 2}}}, "reservoir.trigger has no option 'n'.*valid: first"),
+        ({"reservoir": {"trigger": {"type": "every", "n": 0}}}, "'every' needs n of at least 1"),
+        ({"reservoir": {"trigger": True}}, r"trigger=None, or trigger=dict\(type='settled'\)"),
         ({"reservoir": {"pipeline": {"guard": {}}}}, "reservoir.pipeline has no option 'guard'"),
     ],
 )
@@ -252,6 +256,15 @@ def test_who_looks_after_the_experts_is_built_from_options():
     by_name = with_reservoir(guard="labels", pooling="evidence")
     assert by_name.guard.every == find("guard", "labels")().every
     assert by_name.pooling.n0 == find("pooling", "evidence")().n0
+
+
+def test_a_trigger_is_built_from_options_and_in_no_preset():
+    every = with_reservoir(preset="robust", trigger={"type": "every", "n": 3}).trigger
+    assert (type(every), every.n) == (find("trigger", "every"), 3)
+    assert type(with_reservoir(trigger={}).trigger) is find("trigger", "settled")
+    assert with_reservoir(preset="robust").trigger is None
+    plan = Plan(SEGMENTATION, "tent", reservoir={"trigger": {"type": "every"}})
+    assert plan.options["reservoir"]["trigger"] == {"type": "every", "n": 2}
 
 
 @pytest.mark.parametrize("part", ["guard", "pooling"])

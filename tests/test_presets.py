@@ -68,6 +68,11 @@ def test_no_other_preset_watches_its_experts_or_lets_them_share(preset):
     assert not {"guard", "pooling"} & set(with_preset(preset))
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_preset_lets_experts_rest(preset):
+    assert "trigger" not in with_preset(preset)
+
+
 def test_the_published_preset_is_the_published_code_with_the_papers_memory():
     published, code = with_preset("published"), with_preset("published_code")
     assert published.pop("memory") == with_preset("paper")["memory"] != code.pop("memory")

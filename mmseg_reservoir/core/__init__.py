@@ -9,11 +9,14 @@ from .pooling import EvidencePooling, Pooling
 from .reservoir import Reservoir
 from .reservoir_pipeline import ReservoirPipeline
 from .route import Route
+from .trigger import EveryTrigger, FirstVisitTrigger, SettledTrigger, Trigger
 
 __all__ = [
     "AdaptationPipeline",
     "DomainResetPipeline",
+    "EveryTrigger",
     "EvidencePooling",
+    "FirstVisitTrigger",
     "Guard",
     "ImageRange",
     "LabelGuard",
@@ -22,7 +25,9 @@ __all__ = [
     "Reservoir",
     "ReservoirPipeline",
     "Route",
+    "SettledTrigger",
     "SingleModelPipeline",
+    "Trigger",
     "entropy",
     "information_loss",
 ]

@@ -17,6 +17,7 @@ from .pipeline import AdaptationPipeline, Outcome, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
 from .route import Route
+from .trigger import Trigger
 
 if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod
@@ -39,6 +40,7 @@ class ReservoirPipeline(AdaptationPipeline):
             forward pass is reused instead of a second pass with the ensemble.
         guard: Watches every expert; None trusts all updates, as published.
         pooling: How experts learn from each other; None: not at all, as published.
+        trigger: Which batches an expert adapts to; None: to all, as published.
     """
 
     def __init__(
@@ -53,10 +55,14 @@ class ReservoirPipeline(AdaptationPipeline):
         one_hot: float = 1 - 1e-6,
         guard: Guard | None = None,
         pooling: Pooling | None = None,
+        trigger: Trigger | None = None,
     ) -> None:
         super().__init__(method, predict)
+        if trigger is not None:
+            method.check_can_rest()
         self.guard = guard
         self.pooling = pooling
+        self.trigger = trigger
         self._cares = guard is not None or pooling is not None
         self.ensemble = ensemble
         self.progressive = progressive
@@ -71,6 +77,8 @@ class ReservoirPipeline(AdaptationPipeline):
         route = find_route(self.router, self.encoder, inputs, complete, domain)
         if route.is_new:
             self.reservoir.add(*self.init(self.reservoir, self.method, inputs))
+        if self.trigger is not None and not self.trigger.is_due(route.index):
+            return self._rest(route, inputs)
 
         alone = self._is_alone(route)
         reuse = alone and not self.predict_after
@@ -88,6 +96,8 @@ class ReservoirPipeline(AdaptationPipeline):
         self.reservoir.commit(route.index, adapted, self.method.domain_state())
         updates = self.method.counts["updates"] - updates
         self.reservoir.note(route.index, images=len(inputs), updates=updates)
+        if self.trigger is not None:
+            self.trigger.note(route.index, adapting)
         if self._cares:
             self._settle(route.index, before, inputs, adapting)
 
@@ -98,6 +108,14 @@ class ReservoirPipeline(AdaptationPipeline):
             logits = self.method.predict(inputs)
         elif self.predict_after:
             logits = self._predict_together(route.weights, inputs)
+        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def _rest(self, route: Route, inputs: Tensor) -> Outcome:
+        """Predict a batch that the trigger finds not worth an update."""
+        assert self.trigger is not None
+        logits = self._predict(route, inputs)
+        self.reservoir.note(route.index, images=len(inputs), updates=0)
+        self.trigger.note(route.index, logits)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
 
     def _settle(self, index: int, before: list[Tensor], inputs: Tensor, adapting: Tensor) -> None:
@@ -158,18 +176,22 @@ class ReservoirPipeline(AdaptationPipeline):
         return [parameters, *self.method.moving(state)]
 
     def report(self) -> dict[str, Any]:
-        """What the guard saw and did."""
-        return {} if self.guard is None else {"guard": self.guard.report()}
+        """What the guard saw and did, and where the trigger let an expert rest."""
+        parts = {"guard": self.guard, "trigger": self.trigger}
+        return {name: part.report() for name, part in parts.items() if part is not None}
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch with the experts as they are."""
         route = find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
-        if self._is_alone(route):
-            self.method.load(*self.reservoir.checkout(route.index))
-            logits = self.method.predict(inputs)
-        else:
-            logits = self._predict_together(route.weights, inputs)
-        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+        logits = self.method.correct(self._predict(route, inputs))
+        return Outcome(logits, route, k=len(self.reservoir))
+
+    def _predict(self, route: Route, inputs: Tensor) -> Tensor:
+        """What the experts that are there say, in one forward pass."""
+        if not self._is_alone(route):
+            return self._predict_together(route.weights, inputs)
+        self.method.load(*self.reservoir.checkout(route.index))
+        return self.method.predict(inputs)
 
     def _is_alone(self, route: Route) -> bool:
         """Whether the routed expert predicts by itself."""
@@ -183,21 +205,25 @@ class ReservoirPipeline(AdaptationPipeline):
     def reset_expert(self, index: int) -> None:
         """Let an expert begin anew, from the source; its domain stays known."""
         self.reservoir.commit(index, self.source, self.method.fresh_domain_state())
-        if self.guard is not None:
-            self.guard.forget(index)
+        for part in (self.guard, self.trigger):
+            if part is not None:
+                part.forget(index)
 
     def _predict_together(self, weights: Tensor, inputs: Tensor) -> Tensor:
         with self.method.space.ensembled(self.reservoir.experts, weights):
             return self.method.predict(inputs)
 
+    def _parts(self) -> dict[str, Any]:
+        """All that has a state of its own; None where there is no such part."""
+        return {name: getattr(self, name) for name in ("router", "guard", "pooling", "trigger")}
+
     def _state(self) -> dict[str, Any]:
-        parts = {"router": self.router, "guard": self.guard, "pooling": self.pooling}
-        states = {name: part.state_dict() for name, part in parts.items() if part is not None}
+        parts = self._parts().items()
+        states = {name: part.state_dict() for name, part in parts if part is not None}
         return {"reservoir": self.reservoir.state_dict(), **states}
 
     def _load_state(self, state: dict[str, Any]) -> None:
-        parts = {"router": self.router, "guard": self.guard, "pooling": self.pooling}
-        for name, part in parts.items():
+        for name, part in self._parts().items():
             if (part is None) != (name not in state):
                 raise ReservoirError(
                     f"the saved state has {'no' if part is not None else 'a'} {name}, this run "

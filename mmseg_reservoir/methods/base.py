@@ -66,6 +66,10 @@ class AdaptationMethod(ABC):
     """The options that decide which samples count. A method that has some is expected to find such
     samples: if it hardly does, a warning names these options."""
 
+    must_see: str = ""
+    """Why no batch may be only predicted: what :meth:`adapt` does with each, update or not. Empty,
+    as mostly: nothing, and :meth:`predict` says what it would have said before its update."""
+
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward
         self.space = space
@@ -128,6 +132,15 @@ class AdaptationMethod(ABC):
             100 * selected_ones / _WINDOW,
             ", ".join(f"{name}={getattr(self, name)}" for name in self.selects_by),
         )
+
+    def check_can_rest(self) -> None:
+        """Refuse a trigger where a batch that is only predicted would be missed."""
+        reason = self.must_see
+        if self.space.followers or self.search is not None:
+            reason = "statistics of an expert come from every batch"
+        if reason:
+            told = f"a trigger keeps batches from {type(self).__name__}, which must see all of them"
+            raise ReservoirError(f"{told}: {reason}. Leave reservoir.trigger out")
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:

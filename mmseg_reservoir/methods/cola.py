@@ -51,6 +51,8 @@ class Cola(Eta):
         **options: See :class:`Eta`.
     """
 
+    must_see = "it looks at every batch for a shift of the domain"
+
     def __init__(
         self,
         *args: Any,

@@ -44,6 +44,8 @@ class DPCore(Vpt):
             is the paper's lambda.
     """
 
+    must_see = "it makes up a prompt for every batch"
+
     def __init__(
         self,
         *args: Any,

@@ -23,6 +23,8 @@ class RDumb(Eta):
         **options: See :class:`Eta`.
     """
 
+    must_see = "it counts batches up to its next reset"
+
     def __init__(self, *args: Any, reset_every: int = 1000, **options: Any) -> None:
         super().__init__(*args, **options)
         if reset_every < 1:

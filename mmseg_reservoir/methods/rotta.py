@@ -54,6 +54,7 @@ class Rotta(MeanTeacher):
 
     handles = ("images",)
     statistics = "running"
+    must_see = "it remembers images of every batch, and says itself when to update"
 
     # No **options of the teacher: its momentum is 1 - nu here, and nothing is restored.
     def __init__(

@@ -179,6 +179,8 @@ def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
         router.fit(contents.calibration)
         router.calibration = contents.calibration
     method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
+    # A trigger is of a run, too, and has to get to know these experts.
+    anew = {} if pipeline.trigger is None else {"trigger": pipeline.trigger.state_dict()}
     pipeline.load_state_dict(
         {
             "pipeline": type(pipeline).__name__,
@@ -192,6 +194,7 @@ def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
                 "last": None,
             },
             **{name: contents.state_of(name) for name in contents.components},
+            **anew,
         }
     )
 

@@ -23,6 +23,9 @@ def update_line(results: Results) -> str | None:
         "restarts": "resets to the source after three of these in a row",
     }
     told = [f"{counts[name]} {text}" for name, text in words.items() if counts.get(name)]
+    trigger = results.get("trigger")
+    if trigger:
+        told.append(f"{trigger['rests']} of {trigger['batches']} batches rested at by the trigger")
     return ", ".join([f"{counts.get('updates', 0)} updates", *told])
 
 

@@ -21,6 +21,8 @@ def counts(updates=12, skipped=0, not_finite=0, rollbacks=0, restarts=0):
 def test_a_healthy_run_has_none():
     assert troubles() == []
     assert update_line(record()) == "12 updates"
+    rested = record(trigger={"batches": 40, "rests": 28, "experts": {}})
+    assert update_line(rested) == "12 updates, 28 of 40 batches rested at by the trigger"
 
 
 def test_a_model_that_does_not_adapt_has_no_line_of_updates():

@@ -114,6 +114,7 @@ def _about(run: ShownRun) -> dict[str, Any]:
         "images": sum(visit.get("n_images", 0) for visit in results["visits"]),
         "seed": results["seed"],
         "updates": (results.get("updates") or {}).get("updates"),
+        "rested at by the trigger": (results.get("trigger") or {}).get("rests"),
         "state": "complete" if results["complete"] else "not complete: the run goes on, or ended",
         "versions": ", ".join(f"{k} {v}" for k, v in (results.get("versions") or {}).items()),
     }

@@ -1,0 +1,209 @@
+"""What an update trigger costs and saves: mIoU against throughput, on MiniCity.
+
+    python benchmarks/trigger.py --seeds 1 2 3                  # all triggers, TENT and BECoTTA
+    python benchmarks/trigger.py --seeds 4 --triggers off every2 settled --methods tent
+
+A seed is a MiniCity of its own (see benchmarks/minicity.py). The share of updates is counted there;
+what it gives in time is computed from the stages of a step of SegFormer-B0 at 256 x 512, measured
+in turns. Runs in OUT are not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmseg.registry import DATASETS
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+from benchmarks.minicity import CONFIGS, COUNTS, ROOT
+from benchmarks.trigger_time import CONDITIONS, speed_up, stages
+from mmseg_reservoir.core.pipeline import AdaptationPipeline
+from mmseg_reservoir.core.state import tensor_bytes
+from mmseg_reservoir.files import write_text
+from mmseg_reservoir.minicity import write_dataset
+from mmseg_reservoir.report.record import strict_json
+from mmseg_reservoir.report.tables import make_table
+from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
+from mmseg_reservoir.seg.metric import VisitIoUMetric
+from mmseg_reservoir.seg.model_loading import load_model
+from mmseg_reservoir.seg.segmentor import AdaptiveSegmentor
+from mmseg_reservoir.seg.source_images import workplace_of
+
+TRIGGERS: dict[str, dict[str, Any] | None] = {
+    "off": None,
+    "every2": dict(type="every", n=2),
+    "every4": dict(type="every", n=4),
+    "every8": dict(type="every", n=8),
+    "first_visit": dict(type="first_visit"),
+    "settled": dict(type="settled"),
+}
+
+
+class Draw:
+    """One MiniCity in memory, with all that its runs share: frames, styles, calibration, margin.
+
+    Args:
+        seed: Of the scenes and of the runs.
+        folder: Where its files are, or go.
+    """
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed, self.folder = seed, folder
+        write_dataset(folder, seed, COUNTS)
+        self.styles: dict[int, Tensor] = {}
+        self.known: dict[str, Any] = {}
+        self.frames: dict[str, list[dict]] = {}
+
+    def run(self, method: str, trigger: Mapping[str, Any] | None, rounds: int) -> dict[str, Any]:
+        """One stream: mIoU by round, the mean of all conditions, and what was done on the way."""
+        cfg = self._config(method, trigger)
+        model = load_model(cfg, cfg.load_from, "cpu")
+        place = workplace_of(cfg, model)
+        plan = make_plan(cfg, self.seed)
+        pipeline = plan.assemble(place)
+        calibration = plan.look_at_source(pipeline, place)
+        self.known = {"calibration": calibration, "margin": pipeline.guard.margin}
+        pipeline.encoder = self._remembering(pipeline.encoder)
+        adaptive = AdaptiveSegmentor(model, pipeline).eval()
+        for condition in () if self.frames else CONDITIONS:
+            options = {**cfg.test_dataloader.dataset, "condition": condition}
+            self.frames[condition] = list(DATASETS.build(options))
+        scores = [
+            {condition: self._visit(adaptive, condition) for condition in CONDITIONS}
+            for _ in range(rounds)
+        ]
+        return {
+            "rounds": [mean(score.values()) for score in scores],
+            "last": scores[-1],
+            "updates": pipeline.method.counts["updates"],
+            "frames": rounds * sum(map(len, self.frames.values())),
+            **_guarded(pipeline),
+            **({} if pipeline.trigger is None else {"trigger": pipeline.trigger.report()}),
+        }
+
+    @torch.no_grad()
+    def _visit(self, adaptive: AdaptiveSegmentor, condition: str) -> float:
+        metric = VisitIoUMetric()
+        metric.dataset_meta = adaptive.segmentor.dataset_meta
+        for frame in self.frames[condition]:
+            data = pseudo_collate([{**frame, "data_samples": frame["data_samples"].clone()}])
+            samples = adaptive.test_step(data)
+            metric.process({}, [sample.to_dict() for sample in samples])
+        return metric.running_miou()
+
+    def _config(self, method: str, trigger: Mapping[str, Any] | None) -> Config:
+        cfg = Config.fromfile(CONFIGS / f"segformer-tiny_{method}_robust.py")
+        cfg.test_dataloader.dataset.data_root = str(self.folder)
+        cfg.source_images.data_root = str(self.folder / "rgb_anon" / "clear" / "train")
+        cfg.reservoir.trigger = trigger
+        if self.known:  # what the source says is the same for all
+            cfg.reservoir.calibration = self.known["calibration"]
+            cfg.reservoir.guard = dict(type="labels", margin=self.known["margin"])
+        return cfg
+
+    def _remembering(self, encode: Any) -> Any:
+        """A frame comes in every round of every run: its style is computed once."""
+
+        def style(inputs: Tensor) -> Tensor:
+            key = hash(tensor_bytes(inputs))
+            if key not in self.styles:
+                self.styles[key] = encode(inputs)
+            return self.styles[key]
+
+        return style
+
+
+def _guarded(pipeline: AdaptationPipeline) -> dict[str, int]:
+    watched = pipeline.report()["guard"]["experts"].values()
+    return {name: sum(expert[name] for expert in watched) for name in ("probes", "alarms")}
+
+
+def summarise(runs: Mapping[tuple[str, str], list[dict]], cost: Mapping[str, float]) -> list[list]:
+    """One row per method and trigger: means over the draws, and differences to no trigger."""
+    rows = []
+    for (method, trigger), found in runs.items():
+        off = runs.get((method, "off"), [])
+        if len(off) != len(found):
+            continue
+        pairs = list(zip(found, off, strict=True))
+        last = [a["rounds"][-1] - b["rounds"][-1] for a, b in pairs]
+        all_ = [mean(a["rounds"]) - mean(b["rounds"]) for a, b in pairs]
+        share = mean(a["updates"] / a["frames"] for a, _ in pairs)
+        rows.append(
+            [
+                *(method, trigger, f"{share:.2f}"),
+                f"{mean(speed_up(a, b, cost) for a, b in pairs):.2f}",
+                *(f"{mean(run['rounds'][at] for run in found):.2f}" for at in (0, -1)),
+                *(", ".join(f"{value:+.2f}" for value in values) for values in (last, all_)),
+            ]
+        )
+    return rows
+
+
+HEADER = ["method", "trigger", "updates per frame", "throughput"]
+HEADER += ["round 1", "last round", "difference at the last", "difference of the means"]
+
+
+def plot(rows: Sequence[Sequence[str]], path: Path) -> None:
+    """The frontier: what mIoU changes at the last round against throughput."""
+    from matplotlib.figure import Figure
+
+    methods = list(dict.fromkeys(row[0] for row in rows))
+    figure = Figure(figsize=(4.6 * len(methods), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(methods), squeeze=False)[0]
+    for axis, method in zip(axes, methods, strict=True):
+        for row in (row for row in rows if row[0] == method):
+            change = mean(map(float, row[6].split(", ")))
+            axis.plot(float(row[3]), change, "s" if row[1] == "settled" else "o")
+            axis.annotate(row[1], (float(row[3]), change), fontsize=7)
+        axis.axhline(-0.2, color="0.7", lw=0.8)
+        axis.axvline(1.6, color="0.7", lw=0.8)
+        axis.set(title=method, xlabel="throughput over no trigger", ylabel="difference of mIoU")
+    figure.savefig(path, dpi=130)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is missing and summarise all that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", nargs="+", default=["tent", "becotta"])
+    parser.add_argument("--triggers", nargs="+", default=list(TRIGGERS), choices=list(TRIGGERS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=15, help="of the timing")
+    parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "trigger")
+    args = parser.parse_args(argv)
+    out = args.out.resolve()
+    runs: dict[tuple[str, str], list[dict]] = {}
+    for seed in args.seeds:
+        draw = Draw(seed, out / f"seed{seed}" / "data")
+        for method, trigger in itertools.product(args.methods, args.triggers):
+            file = out / f"seed{seed}" / f"{method}_{trigger}_{args.rounds}.json"
+            if not file.is_file():
+                found = draw.run(method, TRIGGERS[trigger], args.rounds)
+                write_text(file, strict_json({"options": TRIGGERS[trigger], **found}))
+                print(file.stem, seed, [round(x, 2) for x in found["rounds"]], flush=True)
+            runs.setdefault((method, trigger), []).append(json.loads(file.read_text("utf-8")))
+    cost = stages(args.turns)
+    told = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in cost.items())
+    rows = summarise(runs, cost)
+    table = make_table(HEADER, rows, 2, markdown=True)
+    write_text(out / "summary.md", f"{told}\n\n{table}\n")
+    print(f"{told}\n{table}")
+    plot(rows, out / "trigger.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""Trigger: which batches of an expert are worth an update; the others are only predicted."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import ReservoirError
+from ..options import register
+from .losses import entropy
+
+_LONGER = 4  # times the batches of the recent average are what is usual
+
+
+@dataclass
+class Record:
+    """What a trigger knows of one expert.
+
+    Args:
+        batches: That came to it.
+        visits: Runs of batches, one after the other, that all came to it.
+        rests: Batches that were only predicted.
+        resting: How many of these there were since the last update.
+        seen: Predictions of it that the following are averages of.
+        recent: Their entropy in nats, of the last few.
+        usual: That of more of them.
+        scatter: The mean square of what a single one is away from the recent ones.
+    """
+
+    batches: int = 0
+    visits: int = 0
+    rests: int = 0
+    resting: int = 0
+    seen: int = 0
+    recent: float = 0.0
+    usual: float = 0.0
+    scatter: float = 0.0
+
+
+class Trigger(ABC):
+    """Decides for every batch of an expert whether it adapts to it or rests.
+
+    Who rests predicts, which is one forward pass without gradients, and stays as it is. The choice
+    comes first, so that no pass is made twice; what is learned from a batch counts for the next.
+    Every expert adapts to the first batch that it gets.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[int, Record] = {}
+        self._last: int | None = None
+        self._counts = {"batches": 0, "rests": 0}
+
+    def is_due(self, index: int) -> bool:
+        """Count a batch of an expert; whether it adapts to it."""
+        record = self._records.setdefault(index, Record())
+        record.batches += 1
+        record.visits += index != self._last
+        self._last = index
+        due = record.batches == 1 or self.wants(record)
+        record.resting = 0 if due else record.resting + 1
+        record.rests += not due
+        self._counts["batches"] += 1
+        self._counts["rests"] += not due
+        return due
+
+    @abstractmethod
+    def wants(self, record: Record) -> bool:
+        """Whether an expert adapts to a batch, which is counted already and not its first."""
+
+    def note(self, index: int, logits: Tensor) -> None:
+        """Learn from what an expert, before any update, said of the batch that was asked for."""
+
+    def forget(self, index: int) -> None:
+        """An expert begins anew, and adapts to its next batch."""
+        self._records.pop(index, None)
+
+    def report(self) -> dict[str, Any]:
+        """How many batches were rested at, of all and of each expert, as plain data."""
+        experts = {index: asdict(record) for index, record in sorted(self._records.items())}
+        return {**self._counts, "experts": experts}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is needed to go on as if nothing had happened."""
+        records = {str(index): asdict(record) for index, record in self._records.items()}
+        return {"records": records, "last": self._last, "counts": dict(self._counts)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self._records = {int(index): Record(**known) for index, known in state["records"].items()}
+        self._last = state["last"]
+        self._counts = dict(state["counts"])
+
+
+@register("trigger", "every")
+class EveryTrigger(Trigger):
+    """An expert adapts to every n-th of its batches, the first one included.
+
+    Args:
+        n: 1 adapts to all.
+    """
+
+    def __init__(self, n: int = 2) -> None:
+        super().__init__()
+        self.n = _at_least_one("every", n=n)
+
+    def wants(self, record: Record) -> bool:
+        return record.resting >= self.n - 1
+
+
+@register("trigger", "first_visit")
+class FirstVisitTrigger(Trigger):
+    """An expert adapts as long as the stream stays with it for the first time, then never again.
+
+    Args:
+        visits: In how many stays it adapts. A route that leaves an expert for one batch ends one.
+        batches: At least as many batches are adapted to, in whichever stay they come.
+    """
+
+    def __init__(self, visits: int = 1, batches: int = 1) -> None:
+        super().__init__()
+        self.visits = _at_least_one("first_visit", visits=visits)
+        self.batches = _at_least_one("first_visit", batches=batches)
+
+    def wants(self, record: Record) -> bool:
+        return record.visits <= self.visits or record.batches <= self.batches
+
+
+@register("trigger", "settled")
+class SettledTrigger(Trigger):
+    """An expert adapts as long as its loss changes by more than chance; then it has settled.
+
+    The loss that every prediction tells for nothing is its mean entropy ``h``. For each expert
+    three moving averages are kept, whether it adapts or rests: of the last few batches, ``recent``,
+    of four times as many, ``usual``, and of ``(h - recent)^2``, the scatter from batch to batch.
+    The change, in deviations of what chance does to ``recent``, is
+
+        ``z = (recent - usual) / sqrt(scatter (1 - momentum) / (1 + momentum))``
+
+    ``z < -threshold``: the loss falls, updates pay. ``z > threshold``: it rises, the expert gets
+    what it does not know, or goes wrong. Either way it adapts. In between an update changes less
+    than the next frame does by itself: the expert rests, but adapts to one batch in ``probe``, so
+    that slow gains are not lost, and a guard, which looks at updates, has something to see.
+
+    Args:
+        probe: An expert rests at no more than ``probe - 1`` batches in a row.
+        first: An expert adapts to as many batches before it may rest.
+        threshold: Deviations that chance explains.
+        momentum: Of the recent average.
+    """
+
+    def __init__(
+        self, probe: int = 8, first: int = 16, threshold: float = 2.0, momentum: float = 0.8
+    ) -> None:
+        super().__init__()
+        self.probe = _at_least_one("settled", probe=probe)
+        self.first = _at_least_one("settled", first=first)
+        if not (0 <= momentum < 1 and threshold > 0):
+            raise ReservoirError(
+                "the trigger 'settled' needs a momentum in [0, 1) and a threshold above 0, got "
+                f"{momentum} and {threshold}"
+            )
+        self.momentum = momentum
+        self.threshold = threshold
+
+    def wants(self, record: Record) -> bool:
+        young = record.batches <= self.first
+        return young or record.resting >= self.probe - 1 or self._changes(record)
+
+    def _changes(self, record: Record) -> bool:
+        chance = record.scatter * (1 - self.momentum) / (1 + self.momentum)
+        return (record.recent - record.usual) ** 2 > self.threshold**2 * chance
+
+    def note(self, index: int, logits: Tensor) -> None:
+        loss = float(entropy(logits).mean())
+        if not math.isfinite(loss):
+            return
+        record = self._records[index]
+        record.seen += 1
+        rate = 1 - self.momentum
+        # The first ones are averaged, so that none of them counts more than the others.
+        slow, fast = (max(1 / record.seen, rate / longer) for longer in (_LONGER, 1))
+        away = loss - record.recent if record.seen > 1 else 0.0
+        record.scatter += slow * (away**2 - record.scatter)
+        record.usual += slow * (loss - record.usual)
+        record.recent += fast * (loss - record.recent)
+
+
+def _at_least_one(trigger: str, **option: int) -> int:
+    ((name, value),) = option.items()
+    if value < 1:
+        raise ReservoirError(f"the trigger {trigger!r} needs {name} of at least 1, got {value}")
+    return value
