@@ -218,7 +218,8 @@ def test_real_frames_get_the_labels_of_a_test_run(tmp_path, monkeypatch):
         f"    dataset=dict(type='ACDCDataset', data_root={str(real / 'acdc')!r},\n"
         "        condition='fog', split='val', pipeline=pipeline))\n"
         "test_evaluator = dict(type='IoUMetric')\n"
-        "test_cfg = dict(type='RecurringTestLoop', rounds=1, domains=['fog', 'night', 'rain', 'snow'])\n"
+        "test_cfg = dict(type='RecurringTestLoop', rounds=1,\n"
+        "    domains=['fog', 'night', 'rain', 'snow'])\n"
     )
     show = [f"--show-dir={tmp_path / 'show'}", "--show-frames=all"]
     assert test_tta.main([str(config), str(weights), f"--work-dir={tmp_path / 'w'}", *show]) == 0
