@@ -29,6 +29,7 @@ from mmseg_reservoir.minicity import CONDITIONS, render_frame
 from mmseg_reservoir.minicity.writer import VERSION
 from mmseg_reservoir.options import choose
 from mmseg_reservoir.style.encoder import weight_digest
+from mmseg_reservoir.style.statistics import image_moments
 from mmseg_reservoir.style.vgg import TAP_SETS, StyleEncoder
 
 CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
@@ -191,8 +192,7 @@ def _encoder(weights: str) -> StyleEncoder:
 
 def _per_image(features: Tensor) -> Tensor:
     """``(C, n, 2)``: the encoder puts the channels of its taps side by side."""
-    mean, variance = features.mean(dim=(2, 3)), features.var(dim=(2, 3))
-    return torch.stack([mean, variance], dim=-1).transpose(0, 1)
+    return torch.stack(image_moments(features), dim=-1).transpose(0, 1)
 
 
 def pooled(means: Tensor, variances: Tensor, pixels: Tensor) -> dict[str, Tensor]:

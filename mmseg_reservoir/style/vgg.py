@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..checkpoint_files import read_weights
 from ..errors import ReservoirError
@@ -17,6 +16,7 @@ from ..files import shipped
 from ..options import choose, register
 from .encoder import Encoder
 from .statistics import Statistic, find_statistic, length_of, name_of
+from .view_size import Size, check_size, reduced
 
 SHIPPED = "checkpoints/vgg19_front.safetensors"
 """The convolutions that come with this project; ``checkpoints/README.md`` tells their origin."""
@@ -63,7 +63,7 @@ def vgg19_features(last: int) -> nn.Sequential:
         if width == "M":
             layers.append(nn.MaxPool2d(2))
         else:
-            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
             channels = width
     return nn.Sequential(*layers[: last + 1])
 
@@ -138,7 +138,9 @@ class StyleEncoder(Encoder):
         taps: Indices into VGG-19's ``features`` (convolutions, so the values before ReLU), or a
             name of ``TAP_SETS``.
         statistic: The name of a style statistic, or a function of features.
-        size: Resize the input to ``(height, width)`` first, for speed.
+        size: Look at a smaller copy of the images, for speed: ``(height, width)``; one whole
+            number, the length of the shorter side (images that are no larger stay as they are); or
+            a share of both sides, such as 0.5. None: the images as they are.
     """
 
     def __init__(
@@ -146,13 +148,13 @@ class StyleEncoder(Encoder):
         weights: str = "shipped",
         taps: Sequence[int] | str = "shallow",
         statistic: str | Statistic = "logvar",
-        size: tuple[int, int] | None = None,
+        size: Size | None = None,
     ) -> None:
         super().__init__()
         self.weights = weights
         self.taps = _check_taps(taps, weights)
         self.statistic = find_statistic(statistic)
-        self.size = _check_size(size)
+        self.size = check_size(size)
         with torch.device("meta"):  # no random initialisation: the weights follow
             self.features = vgg19_features(max(self.taps))
         channels = [len(self.features.get_parameter(f"{tap}.bias")) for tap in self.taps]
@@ -160,6 +162,8 @@ class StyleEncoder(Encoder):
         # Only now, when all options are known to be right, are files read.
         seeded = weights == "seeded"
         self._load(seeded_weights(self.features) if seeded else read_vgg19_weights(weights))
+        # Convolutions and statistics are faster where the channels of a pixel lie side by side.
+        self.features.to(memory_format=torch.channels_last)
         self.requires_grad_(False).eval()
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
@@ -178,7 +182,7 @@ class StyleEncoder(Encoder):
         return super().fingerprint() | {
             "taps": list(self.taps),
             "statistic": name_of(self.statistic),
-            "size": None if self.size is None else list(self.size),
+            "size": list(self.size) if isinstance(self.size, tuple) else self.size,
         }
 
     @torch.no_grad()
@@ -190,12 +194,14 @@ class StyleEncoder(Encoder):
         with torch.autocast(images.device.type, enabled=False):
             x = images.float()
             if self.size is not None:
-                x = F.interpolate(x, self.size, mode="bilinear", antialias=True)
+                x = reduced(x, self.size)
+            x = x.contiguous(memory_format=torch.channels_last)
             styles = []
             for index, layer in enumerate(self.features):
                 x = layer(x)
                 if index in self.taps:
-                    styles.append(self.statistic(x))
+                    # A copy, if a statistic of one's own is a view: ReLU follows.
+                    styles.append(self.statistic(x).clone())
         return torch.cat(styles)
 
 
@@ -216,13 +222,3 @@ def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
             "download of 550 MB) or its file's path"
         )
     return in_order
-
-
-def _check_size(size: Sequence[int] | None) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    is_pair = isinstance(size, Sequence) and len(size) == 2
-    if not is_pair or not all(isinstance(side, int) and side > 0 for side in size):
-        raise ReservoirError(f"reservoir.style.size must be (height, width) or None, got {size!r}")
-    height, width = size
-    return height, width
