@@ -77,7 +77,7 @@ def _split_table(figures: Figures) -> str | None:
         [row, *(f"{100 * parts[part]:.2g}" if part in parts else "-" for part in PARTS)]
         for row, parts in rows.items()
     ]
-    return make_table(["step", *PARTS], cells, 1, markdown=True) if cells else None
+    return make_table(["case", *PARTS], cells, 1, markdown=True) if cells else None
 
 
 def _other_table(figures: Figures) -> str | None:

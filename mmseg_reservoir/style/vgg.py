@@ -162,8 +162,6 @@ class StyleEncoder(Encoder):
         # Only now, when all options are known to be right, are files read.
         seeded = weights == "seeded"
         self._load(seeded_weights(self.features) if seeded else read_vgg19_weights(weights))
-        # Convolutions and statistics are faster where the channels of a pixel lie side by side.
-        self.features.to(memory_format=torch.channels_last)
         self.requires_grad_(False).eval()
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
@@ -195,6 +193,7 @@ class StyleEncoder(Encoder):
             x = images.float()
             if self.size is not None:
                 x = reduced(x, self.size)
+            # All that follows is faster where the channels of a pixel lie side by side.
             x = x.contiguous(memory_format=torch.channels_last)
             styles = []
             for index, layer in enumerate(self.features):
