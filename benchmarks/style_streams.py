@@ -29,7 +29,8 @@ from mmseg_reservoir.minicity import CONDITIONS, render_frame
 from mmseg_reservoir.minicity.writer import VERSION
 from mmseg_reservoir.options import choose
 from mmseg_reservoir.style.encoder import weight_digest
-from mmseg_reservoir.style.statistics import image_moments
+from mmseg_reservoir.style.image_moments import ImageMoments
+from mmseg_reservoir.style.statistics import SMALLEST_VARIANCE, SMOOTHING, image_moments
 from mmseg_reservoir.style.vgg import TAP_SETS, StyleEncoder
 
 CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
@@ -44,7 +45,6 @@ CORRUPTIONS = ("gaussian_noise", "defocus_blur", "contrast", "brightness", "fog"
 """Of the digits, in the order of the stream; at severity 5."""
 
 _RECIPE = 1  # raise it whenever what is recorded changes
-_SMALLEST_VARIANCE = 1e-8
 
 
 class Recorded(NamedTuple):
@@ -123,7 +123,7 @@ def minicity(weights: str = "shipped", frames: Mapping[str, int] = CITY_FRAMES) 
             rows = [image_statistics(encoder, image[None]) for image in images]
             means, variances = (torch.cat(part) for part in zip(*rows, strict=True))
             found[f"{name}/mean"] = means.float()
-            found[f"{name}/logvar"] = variances.clamp_min(_SMALLEST_VARIANCE).log().float()
+            found[f"{name}/logvar"] = variances.clamp_min(SMALLEST_VARIANCE).log().float()
         return found
 
     statistics = _cached("minicity", weights, make, [VERSION, dict(frames)])
@@ -197,13 +197,11 @@ def _per_image(features: Tensor) -> Tensor:
 
 def pooled(means: Tensor, variances: Tensor, pixels: Tensor) -> dict[str, Tensor]:
     """The statistics of a batch from those of its images ``(n, d)``; ``pixels`` per channel."""
-    n, centre = len(means), means.mean(dim=0)
-    scatter = (pixels - 1) * variances.sum(dim=0) + pixels * (means - centre).square().sum(dim=0)
-    variance = scatter / (n * pixels - 1)
+    moments = ImageMoments(means, variances, pixels)
     return {
-        "mean": centre,
-        "logvar": variance.clamp_min(_SMALLEST_VARIANCE).log(),
-        "image_logvar": (variances + 1e-5).log().mean(dim=0),
+        "mean": means.mean(dim=0),
+        "logvar": moments.variance().clamp_min(SMALLEST_VARIANCE).log(),
+        "image_logvar": (variances + SMOOTHING).log().mean(dim=0),
     }
 
 

@@ -29,6 +29,10 @@ class Encoder(nn.Module, ABC):
     groups: list[int] | None = None
     """Lengths of the blocks of a style vector, one per tap; None if it has none."""
 
+    pools: ClassVar[bool] = False
+    """Whether it has ``moments(images)``, a list of `ImageMoments`, and ``pooled`` of such a list:
+    then batches can be put together from images that are encoded once."""
+
     def fingerprint(self) -> dict[str, Any]:
         """Everything that a style depends on, as plain JSON values.
 
@@ -50,6 +54,19 @@ class Shown:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         return self.encoder(self.convert(inputs))
+
+    def moments(self, inputs: Tensor) -> Any:
+        """Those of an encoder that can tell them (see ``calibrate``)."""
+        return self.encoder.moments(self.convert(inputs))
+
+    def pooled(self, taps: Any) -> Tensor:
+        """The style of a batch from the moments of its images."""
+        return self.encoder.pooled(taps)
+
+    @property
+    def pools(self) -> bool:
+        """Whether the encoder can do that."""
+        return self.encoder.pools
 
     @property
     def groups(self) -> list[int] | None:

@@ -13,15 +13,15 @@ from ..options import find, register
 Statistic = Callable[[Tensor], Tensor]
 """From features ``(N, C, H, W)`` to one vector, as long as ``C`` makes it."""
 
-_SMALLEST_VARIANCE = 1e-8  # a constant image has variance 0; its style must stay finite
-_SMOOTHING = 1e-5  # of the published mean_var
+SMALLEST_VARIANCE = 1e-8  # a constant image has variance 0; its style must stay finite
+SMOOTHING = 1e-5  # of the published mean_var
 _BLOCK = 2048  # pixels of up to 512 channels: a few hundred KB
 
 
 @register("statistic", "logvar")
 def logvar(features: Tensor) -> Tensor:
     """Log of the unbiased variance over batch and space: the paper's choice, ``(C,)``."""
-    return var(features).clamp_min(_SMALLEST_VARIANCE).log()
+    return var(features).clamp_min(SMALLEST_VARIANCE).log()
 
 
 @register("statistic", "var")
@@ -43,7 +43,7 @@ def mean(features: Tensor) -> Tensor:
 def mean_var(features: Tensor) -> Tensor:
     """Mean and log-variance over space of every image, averaged over the batch, ``(2 C,)``."""
     means, variances = image_moments(features)
-    return torch.cat([means, (variances + _SMOOTHING).log()], dim=1).mean(dim=0)
+    return torch.cat([means, (variances + SMOOTHING).log()], dim=1).mean(dim=0)
 
 
 def image_moments(features: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from ..errors import ReservoirError
 from ..files import shipped
 from ..options import choose, register
 from .encoder import Encoder
+from .image_moments import ImageMoments, pooled
 from .statistics import Statistic, find_statistic, length_of, name_of
 from .view_size import Size, check_size, reduced
 
@@ -143,6 +144,8 @@ class StyleEncoder(Encoder):
             a share of both sides, such as 0.5. None: the images as they are.
     """
 
+    pools = True
+
     def __init__(
         self,
         weights: str = "shipped",
@@ -183,9 +186,21 @@ class StyleEncoder(Encoder):
             "size": list(self.size) if isinstance(self.size, tuple) else self.size,
         }
 
-    @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Style vector ``(d,)`` of ImageNet-normalised images ``(N, 3, H, W)``."""
+        return torch.cat(self._at_taps(images, self.statistic))
+
+    def moments(self, images: Tensor) -> list[ImageMoments]:
+        """What the style of any batch with these images follows from, one per tap."""
+        return self._at_taps(images, ImageMoments.of)
+
+    def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
+        """The style of a batch from the moments of its images, as if it had been encoded."""
+        return torch.cat([pooled(self.statistic, moments) for moments in taps])
+
+    @torch.no_grad()
+    def _at_taps(self, images: Tensor, measure: Callable[[Tensor], Any]) -> list[Any]:
+        """What is measured of the features at each tap."""
         if self.features[0].weight.device != images.device:
             self.to(images.device)
         # Statistics of half-precision features would lose the small variances.
@@ -195,13 +210,14 @@ class StyleEncoder(Encoder):
                 x = reduced(x, self.size)
             # All that follows is faster where the channels of a pixel lie side by side.
             x = x.contiguous(memory_format=torch.channels_last)
-            styles = []
+            measured = []
             for index, layer in enumerate(self.features):
                 x = layer(x)
                 if index in self.taps:
-                    # A copy, if a statistic of one's own is a view: ReLU follows.
-                    styles.append(self.statistic(x).clone())
-        return torch.cat(styles)
+                    value = measure(x)
+                    # A statistic of one's own may be a view of what ReLU is about to change.
+                    measured.append(value.clone() if isinstance(value, Tensor) else value)
+        return measured
 
 
 def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
