@@ -175,14 +175,14 @@ def routing_options(preset: str) -> str:
     return json.dumps({name: options.get(name) for name in groups}, sort_keys=True)
 
 
-def load(data: str, styles: Path | None) -> style_streams.Recorded:
+def load(data: str, styles: Path | None, share: float | None = None) -> style_streams.Recorded:
     """The styles of a data set, with a line that says what they are."""
     if data == "real":
         print(f"real: recorded styles of single frames, {styles}", flush=True)
         return style_streams.read(styles)
     print(f"{data}: encoded by the shipped VGG-19 (minutes, the first time)", flush=True)
     make = {"minicity": style_streams.minicity, "classification": style_streams.classification}
-    return make[data]("shipped")
+    return make[data]("shipped") if share is None else make[data]("shipped", size=share)
 
 
 def workers(count: int) -> Executor:
@@ -202,12 +202,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=5, help="random frame orders")
     parser.add_argument("--source-frames", type=int, default=2000, help="0: no source-only stream")
+    parser.add_argument("--style-size", type=float, help="look at images in a share of their size")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     args = parser.parse_args(arguments)
     styles = args.styles or Path(os.environ.get(REAL) or os.devnull)
     data = args.data or (["real"] if args.styles else [*DATA])
-    if not styles.is_file():
+    if args.style_size is not None:
+        if args.styles or "real" in (args.data or []):
+            parser.error(
+                "recorded styles have the size that they were recorded in: no --style-size"
+            )
+        data = [name for name in data if name != "real"]
+    elif not styles.is_file():
         if args.styles or "real" in (args.data or []):
             parser.error(f"no file {styles}: give recorded statistics by --styles or in {REAL}")
         data = [name for name in data if name != "real"]
@@ -215,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results: dict[str, dict[str, Any]] = {}
     with workers(args.jobs) as pool:
         for name in data:
-            recorded = load(name, styles)
+            recorded = load(name, styles, args.style_size)
             jobs = {}
             for preset in args.preset:
                 alike = routing_options(preset)

@@ -94,6 +94,8 @@ def fill(pipeline: ReservoirPipeline, k: int, visit: int) -> None:
     source = styles.draw(0, SOURCE_STYLES)
     router.fit(Calibration(source, groups=pipeline.encoder.groups))
     for condition in [c for _ in range(_ROUNDS) for c in range(1, k)]:
+        if router.k == k:
+            break
         for style in styles.draw(condition, VISIT):
             if router.route(style, may_open=True, domain=None).is_new:
                 noise = 1e-3 * torch.randn_like(pipeline.source)

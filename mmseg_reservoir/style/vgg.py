@@ -191,11 +191,9 @@ class StyleEncoder(Encoder):
         return torch.cat(self._at_taps(images, self.statistic))
 
     def moments(self, images: Tensor) -> list[ImageMoments]:
-        """What the style of any batch with these images follows from, one per tap."""
         return self._at_taps(images, ImageMoments.of)
 
     def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
-        """The style of a batch from the moments of its images, as if it had been encoded."""
         return torch.cat([pooled(self.statistic, moments) for moments in taps])
 
     @torch.no_grad()
