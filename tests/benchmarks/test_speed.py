@@ -9,11 +9,12 @@ from small_net import make_net
 from benchmarks.speed import growth, page, ratios
 from benchmarks.speed.cases import Case
 from benchmarks.speed.interleaved import Spread, interleave, over
-from benchmarks.speed.naive import LiteralCotta
+from benchmarks.speed.naive import LiteralCotta, PlainVGG
 from benchmarks.speed.split import PARTS, timed
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.style import StyleEncoder
 
 CASE = Case("tent", "resnet20", "batch2")
 
@@ -72,6 +73,12 @@ def test_views_one_by_one_are_the_same_cotta():
         method = kind(net, ParamSpace(net, norm_affine(net)), partial(torch.optim.Adam, lr=1e-3))
         said.append([method.adapt(image).softmax(1) for _ in range(2)][-1])
     torch.testing.assert_close(*said, atol=1e-5, rtol=0)
+
+
+def test_the_naive_style_is_the_same_style():
+    encoder = StyleEncoder(statistic="logvar")
+    images = torch.randn(2, 3, 32, 48, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(PlainVGG(encoder)(images), encoder(images), atol=1e-5, rtol=1e-5)
 
 
 def test_growth_is_relative_to_the_smallest():
