@@ -22,7 +22,9 @@ def update(document: Path, figures: Figures, plot: Path) -> None:
         raise ReservoirError(f"{document} has no lines {BEGIN} and {END} for the tables")
     before, rest = text.split(BEGIN, 1)
     after = rest.split(END, 1)[1]
-    write_text(document, before + BEGIN + "\n\n" + tables(figures) + "\n\n" + END + after)
+    picture = f"![The same as bars]({plot.relative_to(document.parent).as_posix()})"
+    parts = [before + BEGIN, tables(figures), picture, END + after]
+    write_text(document, "\n\n".join(parts))
     draw(figures, plot)
 
 
