@@ -22,7 +22,7 @@ STAMP := $(VENV)/.installed
 PINNED := $(VENV)/.pinned
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-cls test lint format docs clean
+.PHONY: help install demo demo-cls bench test lint format docs clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
@@ -36,6 +36,9 @@ demo: $(STAMP)  ## Run the demonstration: no data, no downloads, CPU only
 
 demo-cls: $(STAMP)  ## The same for classifiers: error by visit of every method
 	@$(RUN) tools/demo_cls.py $(ARGS)
+
+bench: $(STAMP)  ## Measure what the reservoir costs (FULL=1: all of it, up to half an hour)
+	@$(RUN) -m benchmarks.speed $(if $(FULL),--full) $(ARGS)
 
 test: $(STAMP)  ## Run the fast tests, lint included
 	@# One process per core, each with one thread: threads of several would wait for each other.

@@ -12,12 +12,15 @@ The JSON is ``{preset: figures}``, or with several data sets ``{data set: {prese
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +28,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import style_streams
+from benchmarks.stream_orders import ORDERS, Frame
 from benchmarks.style_streams import CHANNELS, SOURCE, UNSEEN, select, stream_order, taps
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import choose
@@ -37,16 +41,6 @@ from mmseg_reservoir.style import Calibration
 REAL = "RESERVOIR_STYLES"
 """Environment variable that names recorded statistics of real frames."""
 DATA = ("real", "minicity", "classification")
-FADE = 6
-"""Frames of a slow fade between two conditions."""
-
-
-class Frame(NamedTuple):
-    """One frame of a stream: its style, condition and visit (round)."""
-
-    style: Tensor
-    condition: str
-    visit: int
 
 
 def make_router(source: Tensor, options: Mapping[str, Any], seed: int = 0) -> Router:
@@ -57,50 +51,26 @@ def make_router(source: Tensor, options: Mapping[str, Any], seed: int = 0) -> Ro
     return ReservoirPlan(options, seed).make_router().fit(Calibration(source, groups=groups))
 
 
-def visits(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """The conditions one after the other, the frames of each visit in a random order."""
-    return [
-        Frame(frames[i], condition, visit)
-        for visit in range(rounds)
-        for condition, frames in styles.items()
-        for i in torch.randperm(len(frames), generator=generator)
-    ]
+class Routers:
+    """Routers of one preset that were fitted to one source, one for each seed.
 
+    A fit takes a second where styles are whitened. Where nothing in the router is random, all
+    seeds have the same one, and get copies.
+    """
 
-def backwards(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """The conditions in reversed order."""
-    return visits(dict(reversed(styles.items())), rounds, generator)
+    def __init__(self, source: Tensor, options: Mapping[str, Any]) -> None:
+        self.source, self.options = source, options
+        self._fitted: Router | None = None
+        plan = ReservoirPlan(options, seed=0)
+        self._is_random = any(part.asks_for("seed") for part in (plan.router, *plan.parts.values()))
 
-
-def mixed(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """All frames of a round in a random order (CDC)."""
-    stream = []
-    for visit in range(rounds):
-        frames = [frame._replace(visit=visit) for frame in visits(styles, 1, generator)]
-        stream += [frames[i] for i in torch.randperm(len(frames), generator=generator)]
-    return stream
-
-
-def fades(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """As :func:`visits`, with frames in between whose statistics are blended."""
-    stream: list[Frame] = []
-    for frame in visits(styles, rounds, generator):
-        if stream and stream[-1].condition != frame.condition:
-            last = stream[-1]
-            for i in range(1, FADE + 1):
-                share = i / (FADE + 1)
-                near = last if share < 0.5 else frame
-                stream.append(near._replace(style=torch.lerp(last.style, frame.style, share)))
-        stream.append(frame)
-    return stream
-
-
-ORDERS: dict[str, Callable[[Mapping[str, Tensor], int, torch.Generator], list[Frame]]] = {
-    "given": visits,
-    "reversed": backwards,
-    "mixed": mixed,
-    "fades": fades,
-}
+    def make(self, seed: int) -> Router:
+        """A router that has routed nothing yet."""
+        if self._is_random:
+            return make_router(self.source, self.options, seed)
+        if self._fitted is None:
+            self._fitted = make_router(self.source, self.options)
+        return copy.deepcopy(self._fitted)
 
 
 def follow(router: Router, stream: Sequence[Frame]) -> list[Step]:
@@ -118,6 +88,7 @@ def false_openings(
     frames: int,
     seed: int,
     unseen: Tensor | None = None,
+    routers: Routers | None = None,
 ) -> int:
     """Domains opened on a stream of source frames that the router was not calibrated on.
 
@@ -127,12 +98,13 @@ def false_openings(
         frames: Length of the stream; its frames are drawn with replacement.
         seed: Of the draws.
         unseen: More styles of the source; None to calibrate on one half and draw from the other.
+        routers: Fitted to the source, if it is not halved.
     """
     generator = torch.Generator().manual_seed(seed)
     if unseen is None:
         order = torch.randperm(len(source), generator=generator)
-        source, unseen = source[order[::2]], source[order[1::2]]
-    router = make_router(source, options, seed)
+        source, unseen, routers = source[order[::2]], source[order[1::2]], None
+    router = make_router(source, options, seed) if routers is None else routers.make(seed)
     for i in torch.randint(len(unseen), (frames,), generator=generator):
         router.route(unseen[i], may_open=True, domain=None)
     return router.k - 1
@@ -161,16 +133,18 @@ def benchmark(
     unseen = select(statistics, names[UNSEEN], style) if UNSEEN in names else None
     styles = {name: select(statistics, name, style) for name in conditions}
     found: dict[str, Any] = {"conditions": [*conditions], "orders": {}}
+    routers = Routers(source, preset)
     for order in orders:
         make = choose(order, ORDERS, "order")
         found["orders"][order] = []
         for seed in range(seeds):
             stream = make(styles, rounds, torch.Generator().manual_seed(seed))
-            steps = follow(make_router(source, preset, seed), stream)
+            steps = follow(routers.make(seed), stream)
             found["orders"][order].append(measure(steps))
     if source_frames:
         found["false_openings"] = [
-            false_openings(source, preset, source_frames, seed, unseen) for seed in range(seeds)
+            false_openings(source, preset, source_frames, seed, unseen, routers)
+            for seed in range(seeds)
         ]
     return found
 
@@ -194,14 +168,28 @@ def describe(preset: str, found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def load(data: str, styles: Path | None) -> style_streams.Recorded:
+def routing_options(preset: str) -> str:
+    """What of a preset decides on routes: presets that agree in it route alike."""
+    options = with_preset(preset)
+    groups = ("k_max", "style", "memory", "clustering", "space", "router")
+    return json.dumps({name: options.get(name) for name in groups}, sort_keys=True)
+
+
+def load(data: str, styles: Path | None, share: float | None = None) -> style_streams.Recorded:
     """The styles of a data set, with a line that says what they are."""
     if data == "real":
         print(f"real: recorded styles of single frames, {styles}", flush=True)
         return style_streams.read(styles)
     print(f"{data}: encoded by the shipped VGG-19 (minutes, the first time)", flush=True)
     make = {"minicity": style_streams.minicity, "classification": style_streams.classification}
-    return make[data]("shipped")
+    return make[data]("shipped") if share is None else make[data]("shipped", size=share)
+
+
+def workers(count: int) -> Executor:
+    """Processes with one thread each; for one, this process will do."""
+    if count == 1:
+        return ThreadPoolExecutor(1)
+    return ProcessPoolExecutor(count, get_context("spawn"), torch.set_num_threads, (1,))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -214,29 +202,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=5, help="random frame orders")
     parser.add_argument("--source-frames", type=int, default=2000, help="0: no source-only stream")
+    parser.add_argument("--style-size", type=float, help="look at images in a share of their size")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     args = parser.parse_args(arguments)
     styles = args.styles or Path(os.environ.get(REAL) or os.devnull)
     data = args.data or (["real"] if args.styles else [*DATA])
-    if not styles.is_file():
+    if args.style_size is not None:
+        if args.styles or "real" in (args.data or []):
+            parser.error(
+                "recorded styles have the size that they were recorded in: no --style-size"
+            )
+        data = [name for name in data if name != "real"]
+    elif not styles.is_file():
         if args.styles or "real" in (args.data or []):
             parser.error(f"no file {styles}: give recorded statistics by --styles or in {REAL}")
         data = [name for name in data if name != "real"]
+    torch.set_num_threads(1)  # vectors of some hundred numbers: threads would wait for each other
     results: dict[str, dict[str, Any]] = {}
-    for name in data:
-        recorded = load(name, styles)
-        results[name] = {}
-        for preset in args.preset:
-            results[name][preset] = benchmark(
-                recorded.statistics,
-                {"preset": preset},
-                args.orders,
-                args.rounds,
-                args.seeds,
-                args.source_frames,
-                recorded.conditions,
-            )
-            print(describe(preset, results[name][preset]), flush=True)
+    with workers(args.jobs) as pool:
+        for name in data:
+            recorded = load(name, styles, args.style_size)
+            jobs = {}
+            for preset in args.preset:
+                alike = routing_options(preset)
+                if alike not in jobs:
+                    how = (args.orders, args.rounds, args.seeds, args.source_frames)
+                    figures = (recorded.statistics, {"preset": preset}, *how, recorded.conditions)
+                    jobs[alike] = pool.submit(benchmark, *figures)
+            results[name] = {}
+            for preset in args.preset:
+                results[name][preset] = jobs[routing_options(preset)].result()
+                print(describe(preset, results[name][preset]), flush=True)
     if args.json:
         figures = results[data[0]] if len(data) == 1 else results
         args.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -29,7 +29,10 @@ from mmseg_reservoir.minicity import CONDITIONS, render_frame
 from mmseg_reservoir.minicity.writer import VERSION
 from mmseg_reservoir.options import choose
 from mmseg_reservoir.style.encoder import weight_digest
+from mmseg_reservoir.style.image_moments import ImageMoments
+from mmseg_reservoir.style.statistics import SMALLEST_VARIANCE, SMOOTHING, image_moments
 from mmseg_reservoir.style.vgg import TAP_SETS, StyleEncoder
+from mmseg_reservoir.style.view_size import Size, reduced
 
 CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
 SOURCE, UNSEEN = "source", "unseen"
@@ -43,7 +46,6 @@ CORRUPTIONS = ("gaussian_noise", "defocus_blur", "contrast", "brightness", "fog"
 """Of the digits, in the order of the stream; at severity 5."""
 
 _RECIPE = 1  # raise it whenever what is recorded changes
-_SMALLEST_VARIANCE = 1e-8
 
 
 class Recorded(NamedTuple):
@@ -109,7 +111,11 @@ def read(path: Path) -> Recorded:
     return Recorded(load_file(path), stream_order([n for n in names if n in present], told))
 
 
-def minicity(weights: str = "shipped", frames: Mapping[str, int] = CITY_FRAMES) -> Recorded:
+def minicity(
+    weights: str = "shipped",
+    frames: Mapping[str, int] = CITY_FRAMES,
+    size: Size | None = None,
+) -> Recorded:
     """Single frames of MiniCity, rendered and encoded (some minutes) if the cache has them not."""
 
     def make(encoder: StyleEncoder) -> dict[str, Tensor]:
@@ -122,15 +128,17 @@ def minicity(weights: str = "shipped", frames: Mapping[str, int] = CITY_FRAMES) 
             rows = [image_statistics(encoder, image[None]) for image in images]
             means, variances = (torch.cat(part) for part in zip(*rows, strict=True))
             found[f"{name}/mean"] = means.float()
-            found[f"{name}/logvar"] = variances.clamp_min(_SMALLEST_VARIANCE).log().float()
+            found[f"{name}/logvar"] = variances.clamp_min(SMALLEST_VARIANCE).log().float()
         return found
 
-    statistics = _cached("minicity", weights, make, [VERSION, dict(frames)])
+    statistics = _cached("minicity", weights, make, [VERSION, dict(frames)], size)
     return Recorded(statistics, [c for c in CONDITIONS if c != "clear"])
 
 
 def classification(
-    weights: str = "shipped", batches: Mapping[str, int] = DIGIT_BATCHES
+    weights: str = "shipped",
+    batches: Mapping[str, int] = DIGIT_BATCHES,
+    size: Size | None = None,
 ) -> Recorded:
     """Batches of 200 digits (32 x 32, RGB), clean and under corruptions like ImageNet-C's.
 
@@ -147,7 +155,7 @@ def classification(
         for name, pool in pools.items():
             means, variances = image_statistics(encoder, pool)
             # Taps 5 and 7 lie behind a pooling by 2.
-            area = pool.shape[1] * pool.shape[2]
+            area = _area(pool, encoder.size)
             pixels = torch.tensor([area] * 64 + [area // 4] * 256)
             drawn = [
                 torch.randperm(len(pool), generator=generator)[:BATCH]
@@ -158,8 +166,14 @@ def classification(
                 found[f"{name}/{part}"] = torch.stack([row[part] for row in rows]).float()
         return found
 
-    statistics = _cached("classification", weights, make, [dict(batches), [*CORRUPTIONS]])
+    statistics = _cached("classification", weights, make, [dict(batches), [*CORRUPTIONS]], size)
     return Recorded(statistics, [*CORRUPTIONS])
+
+
+def _area(pool: np.ndarray, size: Size | None) -> int:
+    """Pixels of an image ``(rows, columns)`` of a pool in the size in which it is looked at."""
+    image = torch.empty(1, 1, *pool.shape[1:3])
+    return (image if size is None else reduced(image, size)).numel()
 
 
 def _as_pixels(images: Tensor) -> np.ndarray:
@@ -182,36 +196,38 @@ def image_statistics(encoder: StyleEncoder, images: np.ndarray) -> tuple[Tensor,
     return means.T, variances.T
 
 
-def _encoder(weights: str) -> StyleEncoder:
+def _encoder(weights: str, size: Size | None = None) -> StyleEncoder:
     """The style encoder with a statistic of every image, from which all others follow."""
-    encoder = StyleEncoder(weights)
+    encoder = StyleEncoder(weights, size=size)
     encoder.statistic = _per_image
     return encoder
 
 
 def _per_image(features: Tensor) -> Tensor:
     """``(C, n, 2)``: the encoder puts the channels of its taps side by side."""
-    mean, variance = features.mean(dim=(2, 3)), features.var(dim=(2, 3))
-    return torch.stack([mean, variance], dim=-1).transpose(0, 1)
+    return torch.stack(image_moments(features), dim=-1).transpose(0, 1)
 
 
 def pooled(means: Tensor, variances: Tensor, pixels: Tensor) -> dict[str, Tensor]:
     """The statistics of a batch from those of its images ``(n, d)``; ``pixels`` per channel."""
-    n, centre = len(means), means.mean(dim=0)
-    scatter = (pixels - 1) * variances.sum(dim=0) + pixels * (means - centre).square().sum(dim=0)
-    variance = scatter / (n * pixels - 1)
+    moments = ImageMoments(means, variances, pixels)
     return {
-        "mean": centre,
-        "logvar": variance.clamp_min(_SMALLEST_VARIANCE).log(),
-        "image_logvar": (variances + 1e-5).log().mean(dim=0),
+        "mean": means.mean(dim=0),
+        "logvar": moments.variance().clamp_min(SMALLEST_VARIANCE).log(),
+        "image_logvar": (variances + SMOOTHING).log().mean(dim=0),
     }
 
 
 def _cached(
-    name: str, weights: str, make: Callable[[StyleEncoder], dict[str, Tensor]], recipe: Sequence
+    name: str,
+    weights: str,
+    make: Callable[[StyleEncoder], dict[str, Tensor]],
+    recipe: Sequence,
+    size: Size | None,
 ) -> dict[str, Tensor]:
     """What ``make`` returns, from the user's cache if it was made before."""
-    encoder = _encoder(weights)
+    encoder = _encoder(weights, size)
+    recipe = recipe if size is None else [*recipe, size]
     about = json.dumps([_RECIPE, weight_digest(encoder.features), *recipe])
     key = hashlib.sha256(about.encode()).hexdigest()[:16]
     path = cache_folder() / "benchmarks" / f"{name}-{key}.safetensors"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from typing import Any, Literal
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy, interpolate
 
 from ..errors import ReservoirError
 from ..options import choose, register
+from ..spaces.normalisation import goes_by_batch
 from .base import Forward
 from .parts.mean_teacher import MeanTeacher, as_logits
 
@@ -27,12 +28,19 @@ class View:
     ratio: float = 1.0
     flip: bool = False
 
-    def probabilities(self, forward: Forward, inputs: Tensor, size: Sequence[int]) -> Tensor:
-        """What the model says of this view, as probabilities ``(N, C, *size)`` of the image."""
+    def show(self, inputs: Tensor) -> Tensor:
+        """The view of images."""
         inputs = resized(inputs, scaled(inputs.shape[-2:], self.ratio))
-        logits = forward(inputs.flip(-1) if self.flip else inputs)
+        return inputs.flip(-1) if self.flip else inputs
+
+    def read(self, logits: Tensor, size: Sequence[int]) -> Tensor:
+        """Logits of the view as probabilities ``(N, C, *size)`` of the images."""
         probabilities = resized(logits, size).softmax(dim=1)
         return probabilities.flip(-1) if self.flip else probabilities
+
+    def probabilities(self, forward: Forward, inputs: Tensor, size: Sequence[int]) -> Tensor:
+        """What the model says of this view, as probabilities ``(N, C, *size)`` of the image."""
+        return self.read(forward(self.show(inputs)), size)
 
 
 def make_views(ratios: Sequence[float] = RATIOS, flip: bool = True) -> list[View]:
@@ -72,6 +80,8 @@ class Cotta(MeanTeacher):
         ratios: Scales of the views.
         flip: Whether each scale is also seen mirrored.
         label_scale: Size of the labels over that of the inputs: 2 for ACDC fed at half size.
+        at_once: Let an image and its mirror image of one scale pass the model as one batch, which
+            is faster and takes more memory. Where BatchNorm goes by the batch they never do.
         score: What is returned as the prediction: the ``"composite"`` that the labels come from,
             the ``"mean"`` over the views, or the ``"single"`` image as it is.
         **options: See :class:`MeanTeacher`.
@@ -86,6 +96,7 @@ class Cotta(MeanTeacher):
         ratios: Sequence[float] = RATIOS,
         flip: bool = True,
         label_scale: float = 1.0,
+        at_once: bool = True,
         score: Literal["composite", "mean", "single"] = "composite",
         **options: Any,
     ) -> None:
@@ -99,6 +110,7 @@ class Cotta(MeanTeacher):
                 f"{list(ratios)} and {label_scale}"
             )
         super().__init__(*args, **options)
+        self.at_once = at_once and not goes_by_batch(self.space.model)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
@@ -127,10 +139,15 @@ class Cotta(MeanTeacher):
 
     def _mean(self, inputs: Tensor, single: Tensor) -> Tensor:
         total = torch.zeros_like(single)
-        for view in self.views:
-            seen = view == View()  # that one has been computed
-            size = single.shape[-2:]
-            total += single if seen else view.probabilities(self.forward, inputs, size)
+        for _, of_a_size in groupby(self.views, key=lambda view: view.ratio):
+            views = list(of_a_size)
+            if View() in views:  # that one has been computed
+                views.remove(View())
+                total += single
+            for batch in [views] if self.at_once and views else [[view] for view in views]:
+                seen = self.forward(torch.cat([view.show(inputs) for view in batch]))
+                for view, logits in zip(batch, seen.chunk(len(batch)), strict=True):
+                    total += view.read(logits, single.shape[-2:])
         return total / len(self.views)
 
     def _compose(self, inputs: Tensor, single: Tensor, mean: Tensor) -> Tensor:

@@ -49,6 +49,12 @@ def _has_one_value(x: Tensor) -> bool:
     return x.numel() == x.shape[1]
 
 
+def goes_by_batch(model: nn.Module) -> bool:
+    """Whether what a model says of an image may depend on those beside it."""
+    norms = layers_of(model, _BatchNorm).values()
+    return any(isinstance(n, BlendedBatchNorm) or n.running_mean is None for n in norms)
+
+
 class BlendedBatchNorm(_BatchNorm):
     """BatchNorm by ``(1 - a) mu + a mu_batch``, with the running mean mu; likewise the variance.
 

@@ -6,12 +6,10 @@ import hashlib
 import json
 import logging
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,26 +17,10 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..files import cache_folder, read_tensors, write_tensors
 from .distance import Distance, euclidean
+from .source_styles import SourceImages, encoded_styles, pooled_styles
 
 _logger = logging.getLogger(__name__)
 _FORMAT = "mmseg_reservoir.calibration.2"
-
-ENOUGH = 50
-"""Source batches below which tau is uncertain: 10 of them scatter by a factor of two."""
-INTERVAL = 30.0
-"""Seconds between two lines that tell how far a calibration is."""
-
-
-class SourceImages(Protocol):
-    """Batches of source images as the model gets them; can be read again and again."""
-
-    batch_size: int | None
-    """Images of a complete batch; None if any size is."""
-
-    def __iter__(self) -> Iterator[Tensor]: ...
-
-    def identity(self) -> Mapping[str, Any] | None:
-        """What the batches depend on, as plain JSON values; None if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +118,7 @@ def calibrate(
     batches: int | None = None,
     file: str | None = None,
     cache: str | None = None,
+    once: bool = False,
 ) -> Calibration:
     """What the source looks like, to be compared with by a router.
 
@@ -153,10 +136,18 @@ def calibrate(
         file: A saved calibration, ``calibration.safetensors`` of a run; no source is needed then.
         cache: Folder of earlier calibrations by sources that know their identity; None for the
             user's cache folder.
+        once: Read the source once, encode each of its images once, and put ``batches`` random
+            batches together from their statistics. They are not those of further passes, but
+            like them.
     """
     if batches is not None and batches < 2:
         raise ReservoirError(
             f"reservoir.calibration.batches must be a whole number, 2 or more, got {batches!r}"
+        )
+    if once and batches is None:
+        raise ReservoirError(
+            "reservoir.calibration.once puts batches together: say how many, "
+            "reservoir.calibration.batches=1000"
         )
     style = encode.fingerprint() if hasattr(encode, "fingerprint") else None
     if file is not None:
@@ -173,14 +164,16 @@ def calibrate(
         )
     identity = source.identity() if hasattr(source, "identity") else None
     if identity is None:
-        return _encode_all(encode, source, batches, {"style": style})
+        return _look(encode, source, batches, once, {"style": style})
     origin = {"style": style, "batches": batches, **identity}
+    if once:
+        origin["once"] = True
     folder = Path(cache or cache_folder() / "calibration").expanduser()
     path = folder / f"{cache_key(origin)}.safetensors"
     cached = _read_cache(path)
     if cached is not None:
         return cached
-    calibration = _encode_all(encode, source, batches, origin)
+    calibration = _look(encode, source, batches, once, origin)
     try:
         calibration.save(path)
     except OSError as error:
@@ -208,54 +201,19 @@ def _read_cache(path: Path) -> Calibration | None:
     return calibration
 
 
-def _encode_all(
+def _look(
     encode: Callable[[Tensor], Tensor],
     source: SourceImages | Iterable[Tensor],
     batches: int | None,
+    once: bool,
     origin: Mapping[str, Any],
 ) -> Calibration:
-    def one_pass(at_most: int | None) -> list[Tensor]:
-        # Without smaller batches: the style of a batch depends on its size, which the source may
-        # know from its first batch on.
-        complete = (x for x in source if getattr(source, "batch_size", None) in (None, len(x)))
-        return [encode(images).cpu() for images in _told(islice(complete, at_most))]
-
-    styles = one_pass(batches)
-    if not styles:
-        raise ReservoirError(
-            f"the source has no complete batch of {getattr(source, 'batch_size', 1)} images: add "
-            "images, or lower the batch size"
-        )
-    in_a_pass = len(styles)
-    while batches is not None and len(styles) < batches:
-        more = one_pass(batches - len(styles))
-        if not more or torch.equal(more[0], styles[0]):
-            raise ReservoirError(
-                f"reservoir.calibration.batches asks for {batches} source batches, but the "
-                f"source has the same {in_a_pass} in every pass: let it shuffle, as "
-                "DataLoader(shuffle=True) does, or leave the option out"
-            )
-        styles += more
-    if len(styles) < ENOUGH:
-        _logger.warning(
-            "only %d source batches: the reservoir's threshold tau, a quantile of their distances, "
-            "is uncertain below %d (a handful gives a third of the right one). Give more source "
-            "images, or let the source shuffle and say reservoir.calibration.batches=1000",
-            len(styles),
-            ENOUGH,
-        )
+    if once:
+        assert batches is not None, "calibrate() has asked for it"
+        styles = pooled_styles(encode, source, batches)
+    else:
+        styles = encoded_styles(encode, source, batches)
     return Calibration(torch.stack(styles), dict(origin), getattr(encode, "groups", None))
-
-
-def _told(batches: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The batches; now and then a line tells how many there were, also without a terminal."""
-    _logger.info("calibrating: reading the source images ...")
-    last = time.monotonic()
-    for count, images in enumerate(batches, start=1):
-        yield images
-        if time.monotonic() - last >= INTERVAL:
-            last = time.monotonic()
-            _logger.info("calibrating: %d source batches so far", count)
 
 
 def cache_key(about: Mapping[str, object]) -> str:

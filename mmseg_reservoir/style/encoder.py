@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from ..core.state import tensor_bytes
+from .image_moments import ImageMoments
 
 
 class Encoder(nn.Module, ABC):
@@ -29,6 +30,10 @@ class Encoder(nn.Module, ABC):
     groups: list[int] | None = None
     """Lengths of the blocks of a style vector, one per tap; None if it has none."""
 
+    pools: ClassVar[bool] = False
+    """Whether it has :meth:`moments` and :meth:`pooled`, by which batches can be put together from
+    images that are encoded once."""
+
     def fingerprint(self) -> dict[str, Any]:
         """Everything that a style depends on, as plain JSON values.
 
@@ -40,6 +45,14 @@ class Encoder(nn.Module, ABC):
     def forward(self, images: Tensor) -> Tensor:
         """Style vector ``(d,)`` of images ``(N, 3, H, W)``."""
 
+    def moments(self, images: Tensor) -> list[ImageMoments]:
+        """What the style of any batch with these images follows from, one per tap."""
+        raise NotImplementedError
+
+    def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
+        """The style of a batch from the moments of its images, as if it had been encoded."""
+        raise NotImplementedError
+
 
 class Shown:
     """An encoder behind a conversion of the inputs to what it wants to see."""
@@ -50,6 +63,19 @@ class Shown:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         return self.encoder(self.convert(inputs))
+
+    def moments(self, inputs: Tensor) -> list[ImageMoments]:
+        """See :class:`Encoder`."""
+        return self.encoder.moments(self.convert(inputs))
+
+    def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
+        """See :class:`Encoder`."""
+        return self.encoder.pooled(taps)
+
+    @property
+    def pools(self) -> bool:
+        """See :class:`Encoder`."""
+        return self.encoder.pools
 
     @property
     def groups(self) -> list[int] | None:

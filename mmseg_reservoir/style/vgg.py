@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..checkpoint_files import read_weights
 from ..errors import ReservoirError
 from ..files import shipped
 from ..options import choose, register
 from .encoder import Encoder
+from .image_moments import ImageMoments, pooled
 from .statistics import Statistic, find_statistic, length_of, name_of
+from .view_size import Size, check_size, reduced
 
 SHIPPED = "checkpoints/vgg19_front.safetensors"
 """The convolutions that come with this project; ``checkpoints/README.md`` tells their origin."""
@@ -138,21 +139,25 @@ class StyleEncoder(Encoder):
         taps: Indices into VGG-19's ``features`` (convolutions, so the values before ReLU), or a
             name of ``TAP_SETS``.
         statistic: The name of a style statistic, or a function of features.
-        size: Resize the input to ``(height, width)`` first, for speed.
+        size: Look at a smaller copy of the images, for speed: ``(height, width)``; one whole
+            number, the length of the shorter side (images that are no larger stay as they are); or
+            a share of both sides, such as 0.5. None: the images as they are.
     """
+
+    pools = True
 
     def __init__(
         self,
         weights: str = "shipped",
         taps: Sequence[int] | str = "shallow",
         statistic: str | Statistic = "logvar",
-        size: tuple[int, int] | None = None,
+        size: Size | None = None,
     ) -> None:
         super().__init__()
         self.weights = weights
         self.taps = _check_taps(taps, weights)
         self.statistic = find_statistic(statistic)
-        self.size = _check_size(size)
+        self.size = check_size(size)
         with torch.device("meta"):  # no random initialisation: the weights follow
             self.features = vgg19_features(max(self.taps))
         channels = [len(self.features.get_parameter(f"{tap}.bias")) for tap in self.taps]
@@ -178,25 +183,40 @@ class StyleEncoder(Encoder):
         return super().fingerprint() | {
             "taps": list(self.taps),
             "statistic": name_of(self.statistic),
-            "size": None if self.size is None else list(self.size),
+            "size": list(self.size) if isinstance(self.size, tuple) else self.size,
         }
 
-    @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Style vector ``(d,)`` of ImageNet-normalised images ``(N, 3, H, W)``."""
+        return torch.cat(self._at_taps(images, self.statistic))
+
+    def moments(self, images: Tensor) -> list[ImageMoments]:
+        return self._at_taps(images, ImageMoments.of)
+
+    def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
+        return torch.cat([pooled(self.statistic, moments) for moments in taps])
+
+    @torch.no_grad()
+    def _at_taps(self, images: Tensor, measure: Callable[[Tensor], Any]) -> list[Any]:
+        """What is measured of the features at each tap."""
         if self.features[0].weight.device != images.device:
             self.to(images.device)
         # Statistics of half-precision features would lose the small variances.
         with torch.autocast(images.device.type, enabled=False):
             x = images.float()
             if self.size is not None:
-                x = F.interpolate(x, self.size, mode="bilinear", antialias=True)
-            styles = []
+                x = reduced(x, self.size)
+            # All that follows is faster where the channels of a pixel lie side by side.
+            x = x.contiguous(memory_format=torch.channels_last)
+            measured = []
             for index, layer in enumerate(self.features):
-                x = layer(x)
+                # New memory for as many numbers would take longer than the ReLU itself.
+                x = x.relu_() if isinstance(layer, nn.ReLU) else layer(x)
                 if index in self.taps:
-                    styles.append(self.statistic(x))
-        return torch.cat(styles)
+                    value = measure(x)
+                    # A statistic of one's own may be a view of what ReLU is about to change.
+                    measured.append(value.clone() if isinstance(value, Tensor) else value)
+        return measured
 
 
 def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
@@ -216,13 +236,3 @@ def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
             "download of 550 MB) or its file's path"
         )
     return in_order
-
-
-def _check_size(size: Sequence[int] | None) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    is_pair = isinstance(size, Sequence) and len(size) == 2
-    if not is_pair or not all(isinstance(side, int) and side > 0 for side in size):
-        raise ReservoirError(f"reservoir.style.size must be (height, width) or None, got {size!r}")
-    height, width = size
-    return height, width

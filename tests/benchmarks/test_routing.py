@@ -10,16 +10,16 @@ from safetensors.torch import load_file, save_file
 from benchmarks import routing
 from benchmarks.routing import (
     CHANNELS,
-    FADE,
-    ORDERS,
+    Routers,
     benchmark,
     false_openings,
     follow,
     main,
     make_router,
+    routing_options,
     select,
-    visits,
 )
+from benchmarks.stream_orders import FADE, ORDERS, visits
 from benchmarks.style_streams import Recorded
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.presets import with_preset
@@ -66,10 +66,29 @@ def test_clear_domains_are_found_by_every_preset(preset):
     assert found["false_openings"] == [0]
 
 
+@pytest.mark.parametrize("preset", ["stream", "published"])
+def test_routers_of_one_fit_route_as_those_of_their_own(preset):
+    style = with_preset(preset)["style"]
+    statistics = make_statistics()
+    source = select(statistics, "source", style)
+    styles = {name: select(statistics, name, style) for name in ("night", "fog")}
+    routers = Routers(source, {"preset": preset})
+    stream = visits(styles, 2, torch.Generator().manual_seed(0))
+    for seed in (0, 1):
+        alone = make_router(source, {"preset": preset}, seed)
+        assert follow(routers.make(seed), stream) == follow(alone, stream)
+
+
+def test_presets_that_route_alike_are_known():
+    assert routing_options("robust") == routing_options("stream")
+    assert routing_options("paper") != routing_options("published")
+
+
 def test_command_line_writes_json(tmp_path, capsys):
     save_file(make_statistics(), tmp_path / "styles.safetensors")
     out = tmp_path / "out.json"
     common = ["--styles", str(tmp_path / "styles.safetensors"), "--rounds", "2", "--seeds", "1"]
+    common += ["--jobs", "1"]
     main([*common, "--preset", "stream", "--source-frames", "0", "--json", str(out)])
     assert "stream          given" in capsys.readouterr().out
     assert set(json.loads(out.read_text())["stream"]["orders"]) == set(ORDERS)
@@ -130,7 +149,7 @@ def test_data_sets_of_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(routing.REAL, str(tmp_path / "none.safetensors"))
     out = tmp_path / "out.json"
     common = ["--rounds=1", "--seeds=1", "--source-frames=0", "--orders=given"]
-    common += ["--preset=published", f"--json={out}"]
+    common += ["--preset=published", f"--json={out}", "--jobs=1"]
     main(common)  # the real styles are not there, so all others
     found = json.loads(out.read_text())
     assert [*found] == ["minicity", "classification"]

@@ -12,6 +12,7 @@ from mmseg_reservoir.methods import Cotta
 from mmseg_reservoir.methods.cotta import RATIOS, View, make_views, scaled
 from mmseg_reservoir.routing import OracleRouter
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.spaces.normalisation import use_batch_statistics
 
 IMAGE = torch.randn(1, 3, 8, 12, generator=torch.Generator().manual_seed(3))
 # An untrained net is sure of nothing: a threshold that splits its pixels into halves.
@@ -145,7 +146,21 @@ def test_anchor_sees_one_view_and_nothing_is_computed_twice():
         return net(x)
 
     Cotta(forward, space, partial(torch.optim.Adam, lr=1e-3)).adapt(IMAGE)
-    assert calls == [False] * 15 + [True]  # 14 views of the teacher, the anchor, the student
+    # The teacher on the image, its mirror image, both at six other scales; anchor, student.
+    assert calls == [False] * (2 + 6 + 1) + [True]
+
+
+def test_views_at_once_say_what_they_say_one_by_one():
+    torch.testing.assert_close(
+        cotta(score="mean").predict(IMAGE), cotta(score="mean", at_once=False).predict(IMAGE)
+    )
+
+
+def test_where_images_change_each_other_no_views_are_batched():
+    net = make_net()
+    use_batch_statistics(net)
+    space = ParamSpace(net, norm_affine(net))
+    assert not Cotta(net, space, partial(torch.optim.Adam, lr=1e-3)).at_once
 
 
 def test_all_networks_stay_in_eval_mode_and_only_the_space_changes():

@@ -185,7 +185,7 @@ def test_a_damaged_cache_is_made_anew(tmp_path, caplog, damage):
 
 
 def test_progress_is_told_without_a_terminal(monkeypatch, caplog):
-    monkeypatch.setattr("mmseg_reservoir.style.calibration.INTERVAL", 0.0)
+    monkeypatch.setattr("mmseg_reservoir.style.source_styles.INTERVAL", 0.0)
     with caplog.at_level("INFO"):
         calibrate(lambda images: images.mean(dim=(0, 2, 3)), IMAGES)
     told = [text for text in caplog.messages if text.startswith("calibrating: ")]

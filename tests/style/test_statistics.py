@@ -35,6 +35,16 @@ def test_equals_a_computation_by_hand(features, name):
     torch.testing.assert_close(find("statistic", name)(features), by_hand(name, features))
 
 
+@pytest.mark.parametrize("name", ["logvar", "mean", "var", "mean_var", "gram"])
+def test_the_order_in_memory_changes_nothing(name):
+    torch.manual_seed(0)
+    large = torch.randn(2, 5, 40, 60) + torch.tensor([0.0, 1, 10, 100, 1000]).view(1, 5, 1, 1)
+    statistic = find("statistic", name)
+    torch.testing.assert_close(
+        statistic(large.to(memory_format=torch.channels_last)), statistic(large)
+    )
+
+
 @pytest.mark.parametrize("name", table("statistic"))
 def test_constant_features_are_finite(name):
     assert torch.isfinite(find("statistic", name)(torch.ones(1, 2, 4, 4))).all()

@@ -143,7 +143,7 @@ def test_mistakes_are_explained(tmp_path, monkeypatch):
         (dict(statistic="std"), r"unknown style statistic 'std'.*logvar"),
         (dict(statistic=3), "statistic must be a name or a function of features, got 3"),
         (dict(statistic=lambda x: x), r"'<lambda>' makes \(2, 64, 8, 8\).*return one vector"),
-        (dict(size=16), r"size must be \(height, width\)"),
+        (dict(size=1.5), r"size must be \(height, width\)"),
         (dict(size=(0, 16)), r"size must be \(height, width\)"),
     ],
 )

@@ -1,0 +1,1 @@
+"""What the reservoir costs beside its base method, as ratios of interleaved steps."""

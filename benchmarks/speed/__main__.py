@@ -1,0 +1,141 @@
+"""What the reservoir costs: ratios of interleaved steps, into benchmarks/results/speed.json.
+
+    make bench                 some minutes: small networks
+    make bench FULL=1          SegFormer-B5, all methods, K up to 64
+    python -m benchmarks.speed --only b5 --clock cpu
+
+Networks have random weights (time does not depend on them), VGG-19's front the shipped ones. The
+stream comes back to K styles, see recurring.py. Figures of another run on the same machine stay in
+the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # to run from anywhere
+
+from benchmarks.speed import growth, page, ratios
+from benchmarks.speed.cases import VARIANTS, Case
+from benchmarks.speed.interleaved import CLOCKS
+from benchmarks.speed.ratios import Clock, Figures
+from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.files import write_text
+
+ROOT = Path(__file__).resolve().parents[2]
+Job = tuple[str, Callable[[], Figures]]
+
+
+def quick_jobs(clock: Clock) -> list[Job]:
+    """What `make bench` measures."""
+    seg, cls = Case("tent", "segformer-b0", "256x512"), Case("tent", "resnet20", "batch64")
+    return [
+        ("b0", lambda: ratios.compare(seg, [*VARIANTS, "naive"], 4, 5, clock)),
+        ("cifar", lambda: ratios.compare(cls, [*VARIANTS, "naive"], 16, 7, clock)),
+        ("cotta", lambda: ratios.literal_cotta(1, clock, "128x256")),
+        ("growth", lambda: growth.with_experts((2, 16), 30, clock)),
+        ("bytes", lambda: growth.bytes_per_expert("segformer-b0")),
+        ("calibration", lambda: growth.calibration_cost("256x512", 6, clock)),
+    ]
+
+
+def full_jobs(clock: Clock) -> list[Job]:
+    """What `make bench FULL=1` measures."""
+    big = Case("tent", "segformer-b5", "540x960")
+    jobs: list[Job] = [
+        ("b5", lambda: ratios.compare(big, [*VARIANTS, "naive"], 16, 5, clock)),
+        ("bytes", lambda: growth.bytes_per_expert("segformer-b5")),
+    ]
+    for name in ("tent", "eata", "cotta", "lora"):
+        for k in (1, 4, 16):
+            jobs.append(_row("b0", Case(name, "segformer-b0", "256x512"), k, clock))
+    for name in ("tent", "eata"):
+        for size in ("batch64", "batch200"):
+            for k in (1, 4, 16):
+                jobs.append(_row("cifar", Case(name, "resnet20", size), k, clock))
+    sizes = ("128x256", "256x512", "540x960")
+    return [
+        *jobs,
+        ("cotta", lambda: ratios.literal_cotta(3, clock)),
+        ("growth", lambda: growth.with_experts((2, 4, 8, 16, 32, 64), 50, clock)),
+        ("growth", lambda: growth.with_memory((256, 1024, 4096), 50, clock)),
+        ("growth", lambda: growth.swap_cost("segformer-b0", "256x512", 5, clock)),
+        ("growth", lambda: growth.style_cost(sizes, 5, clock)),
+        ("calibration", lambda: growth.calibration_cost("540x960", 6, clock)),
+    ]
+
+
+def _row(group: str, case: Case, k: int, clock: Clock) -> Job:
+    rounds = 3 if case.method == "cotta" else 7
+    return group, lambda: ratios.compare(case, list(VARIANTS), k, rounds, clock)
+
+
+def machine(clock: str) -> Figures:
+    """What the figures depend on."""
+    return {
+        "about/cpu": _cpu_model(),
+        "about/cores": os.cpu_count() or 1,
+        "about/threads": torch.get_num_threads(),
+        "about/torch": torch.__version__,
+        "about/clock": clock,
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def merged(path: Path, about: Figures) -> Figures:
+    """What the file knows already, if it is of this machine."""
+    if not path.is_file():
+        return dict(about)
+    known = json.loads(path.read_text(encoding="utf-8"))
+    same = all(known.get(name) == value for name, value in about.items())
+    return known if same else dict(about)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, write, tell."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="up to half an hour")
+    parser.add_argument("--only", nargs="+", help="groups: b5 b0 cifar cotta growth bytes ...")
+    parser.add_argument("--clock", choices=[*CLOCKS], default="wall")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/speed.json")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md")
+    args = parser.parse_args(argv)
+    clock = CLOCKS[args.clock]
+    figures = merged(args.out, machine(args.clock))
+    jobs = (full_jobs if args.full else quick_jobs)(clock)
+    for number, (group, job) in enumerate(jobs, start=1):
+        if args.only and group not in args.only:
+            continue
+        start = time.monotonic()
+        found = job()
+        figures |= found
+        # After every job: a long run that is stopped has not been for nothing.
+        write_text(args.out, json.dumps(figures, indent=1, sort_keys=True) + "\n")
+        seconds = time.monotonic() - start
+        print(f"[{number}/{len(jobs)}] {group}, {seconds:.0f} s", flush=True)
+        for name in found:
+            if not name.startswith("split/") and not name.endswith(("/q1", "/q3")):
+                print(f"  {name}: {page.spread_text(figures, name)}", flush=True)
+    if args.page.is_file():
+        page.update(args.page, figures, args.page.parent / "images/speed.png")
+
+
+if __name__ == "__main__":
+    sys.exit(end_in_one_line(main))

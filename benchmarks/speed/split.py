@@ -1,0 +1,86 @@
+"""Where the time of a step goes: timers around the real objects, put there from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from mmseg_reservoir.core.pipeline import AdaptationPipeline
+from mmseg_reservoir.methods import base as methods_base
+
+PARTS = (
+    *("style", "route", "check-out", "forward", "backward", "step", "commit"),
+    *("ensemble", "care", "way-back"),
+)
+"""Care: what guard and pooling do. Way-back: the copy to return to from a batch that breaks
+something (`LastGood`). What is left of a step is the loss, and Python."""
+
+
+class Stopwatch:
+    """Seconds by part. Only the outermost timer runs: a guard's forward passes are its own."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self._is_running = False
+
+    def around(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, timed."""
+
+        def timed(*args: Any, **options: Any) -> Any:
+            if self._is_running:
+                return function(*args, **options)
+            self._is_running, start = True, self.clock()
+            try:
+                return function(*args, **options)
+            finally:
+                self.seconds[part] += self.clock() - start
+                self._is_running = False
+
+        return timed
+
+
+@contextmanager
+def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[Stopwatch]:
+    """Within this context a stopwatch listens to a pipeline."""
+    watch = Stopwatch(clock)
+    method = pipeline.method
+    places: list[tuple[Any, str, str]] = [
+        (method, "forward", "forward"),
+        (method, "backward", "backward"),
+        (method, "move", "step"),
+    ]
+    if hasattr(pipeline, "reservoir"):
+        places += [
+            (pipeline, "encoder", "style"),
+            (pipeline.router, "route", "route"),
+            (method, "load", "check-out"),
+            (pipeline.reservoir, "commit", "commit"),
+            (pipeline, "_predict_together", "ensemble"),
+            (pipeline, "_settle", "care"),
+        ]
+    good = methods_base.LastGood
+
+    class TimedLastGood(good):
+        """The same, on the watch."""
+
+        def __init__(self, *args: Any) -> None:
+            watch.around("way-back", super().__init__)(*args)
+
+        def judge(self, *args: Any, **options: Any) -> None:
+            watch.around("way-back", super().judge)(*args, **options)
+
+    patches = [
+        patch.object(owner, name, watch.around(part, getattr(owner, name)))
+        for owner, name, part in places
+    ]
+    patches.append(patch.object(methods_base, "LastGood", TimedLastGood))
+    for one in patches:
+        one.start()
+    try:
+        yield watch
+    finally:
+        for one in reversed(patches):
+            one.stop()

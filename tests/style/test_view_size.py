@@ -1,0 +1,24 @@
+import pytest
+import torch
+
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.style.view_size import check_size, reduced
+
+
+@pytest.mark.parametrize(
+    ("size", "shape"),
+    [((5, 7), (5, 7)), (8, (8, 16)), (0.25, (4, 8)), (64, (16, 32)), (1.0, (16, 32))],
+)
+def test_a_pair_is_literal_the_others_keep_proportions_and_never_enlarge(size, shape):
+    assert reduced(torch.rand(2, 3, 16, 32), check_size(size)).shape == (2, 3, *shape)
+
+
+def test_a_pixel_is_the_mean_of_those_it_stands_for():
+    image = torch.arange(16.0).view(1, 1, 4, 4)
+    assert reduced(image, 0.5).flatten().tolist() == [2.5, 4.5, 10.5, 12.5]
+
+
+@pytest.mark.parametrize("size", [0, -3, 1.5, 0.0, (0, 4), (1, 2, 3), "half", True])
+def test_what_is_no_size_is_refused(size):
+    with pytest.raises(ReservoirError, match="a share of both sides"):
+        check_size(size)
