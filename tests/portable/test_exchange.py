@@ -1,5 +1,7 @@
 """Streams that exchange experts again and again: nothing counts twice, nothing is lost."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_reservoirs import make_pipeline, show
@@ -124,7 +126,6 @@ def test_a_stream_stays_where_it_is():
     merged, revisions = absorb(start, base.revisions, news(take(one, {}), base), base)
     before = take(other, {}).shared["router"]["stream"]["posterior"]
     merged, _ = absorb(merged.contents, revisions, news(take(other, {}), base), base)
-    visits = take(other, {}).experts[int(before.argmax())].tally.visits
     take_over(merged.contents, other, merged.numbering)
     after = take(other, {})
     posterior = after.shared["router"]["stream"]["posterior"]
@@ -152,11 +153,7 @@ def test_without_a_base_it_is_the_merge_of_the_command_line(kind):
 
 
 def test_no_room_is_an_error_and_loses_nothing():
-    start, base, one, other = setting("oracle")
-    small = [take(p, {}) for p in (one, other)]
-    tight = {"k_max": 4}
-    from dataclasses import replace
-
-    common, learned = (replace(c, **tight) for c in small)
+    _, base, one, other = setting("oracle")
+    common, learned = (replace(take(p, {}), k_max=4) for p in (one, other))
     with pytest.raises(NoRoomError, match="experts, 4 of the first"):
         absorb(common, [1] * len(common.experts), news(learned, base), base)
