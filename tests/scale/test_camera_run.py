@@ -85,7 +85,9 @@ def test_what_one_has_met_is_no_news_to_the_next(tmp_path):
 def test_no_room_is_told_and_the_camera_goes_on_by_itself(tmp_path):
     point = MergingPoint(tmp_path / "reservoir")
     camera(tmp_path / "first", ("dark", "flat"), k_max=3).run(point.exchange)
-    told = camera(tmp_path / "second", ("clear", "bright"), k_max=3).run(point.exchange)
+    # It opens a domain of its own before it hears of those of the first.
+    second = camera(tmp_path / "second", ("clear", "bright"), k_max=3, merge_every=50)
+    told = second.run(point.exchange)
     assert "K_max is 3" in told["refused"]
     assert told["frames"] == 12
     assert len(point.contents.experts) == 3
