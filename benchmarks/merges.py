@@ -5,6 +5,7 @@
 Takes a saved reservoir. A camera that has seen a few more images is made up of it, since the cost
 does not depend on what was learned. The merge is that of the fleet (``portable/exchange.py``), in
 one thread; with the writing of the folder it is what one merging point does for one exchange.
+Times are those of the processor: what the disk takes to sync comes on top of them.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def went_on(contents: Contents) -> Contents:
 
 
 def median_time(act: Callable[[], object], times: int) -> float:
-    """Seconds that it takes."""
+    """Seconds of the processor that it takes."""
     seconds = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         act()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return statistics.median(seconds)
 
 
