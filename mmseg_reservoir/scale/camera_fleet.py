@@ -13,19 +13,15 @@ from .merging_point import MergingPoint
 
 
 class _CameraActor:
-    """A camera in a process of its own."""
+    """A camera in a process of its own. Ray restarts it without any argument that could be lost."""
 
-    def __init__(self, camera: CameraRun, point: Any | None) -> None:
-        self.camera, self.point = camera, point
-
-    def run(self) -> dict[str, Any]:
-        """Go through the stream; again from its last state, if this process is a second one."""
+    def run(self, camera: CameraRun, point: Any | None) -> dict[str, Any]:
+        """Go through a stream; again from its last state, if this process is a second one."""
         import ray
 
-        if self.point is None:
-            return self.camera.run()
-        point = self.point
-        return self.camera.run(lambda *words: ray.get(point.exchange.remote(*words)))
+        if point is None:
+            return camera.run()
+        return camera.run(lambda *words: ray.get(point.exchange.remote(*words)))
 
 
 def run_fleet(
@@ -60,8 +56,8 @@ def run_fleet(
         kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(MergingPoint)
         point = kind.remote(str(Path(folder).resolve()), cameras[0].start_from)
     kind = ray.remote(num_cpus=cpus, max_restarts=restarts, max_task_retries=restarts)(_CameraActor)
-    actors = {camera.name: kind.remote(camera, point) for camera in cameras}
-    waiting = {actor.run.remote(): name for name, actor in actors.items()}
+    actors = {camera.name: kind.remote() for camera in cameras}
+    waiting = {actors[c.name].run.remote(c, point): c.name for c in cameras}
     outcomes: dict[str, dict[str, Any]] = {}
     while waiting:
         (done,), _ = ray.wait(list(waiting))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +34,9 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
     options = {"address": address} if address else {"num_cpus": jobs, "include_dashboard": False}
     if not address:
         options["address"] = "local"  # though RAY_ADDRESS may name a cluster
+        # What can be imported here can be in its processes.
+        paths = os.pathsep.join(filter(None, sys.path))
+        options["runtime_env"] = {"env_vars": {"PYTHONPATH": paths}}
     try:
         ray.init(**options, logging_level="ERROR")
     except Exception as error:  # Ray raises whatever it finds, plain Exceptions among it
