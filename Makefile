@@ -57,7 +57,7 @@ docs: $(STAMP)  ## Make the API reference in build/docs
 	@$(RUN) -c 'import pdoc' 2>/dev/null || $(PIP) "pdoc>=15"
 	@$(RUN) -m pdoc --docformat google --output-directory build/docs mmseg_reservoir \
 	    $(addprefix mmseg_reservoir.,build options presets core style routing spaces methods portable) \
-	    $(addprefix mmseg_reservoir.,seg cls datasets report live)
+	    $(addprefix mmseg_reservoir.,seg cls datasets report live scale)
 	@echo "API reference: build/docs/index.html"
 
 clean:  ## Remove the environment .venv and all caches

@@ -27,6 +27,8 @@ COMMANDS = {
     "reservoir-adapt": "adapt",
     "reservoir-test": "test",
     "reservoir-test-cls": "test_cls",
+    "reservoir-sweep": "sweep",
+    "reservoir-fleet": "fleet",
     "reservoir-summarize": "summarize",
     "reservoir-report": "report",
     "reservoir-figures": "figures",
@@ -114,7 +116,10 @@ setup(
         "cls": read_requirements("cls"),
         "lite": read_requirements("mmcv-lite"),
         "live": read_requirements("live"),
+        "ray": read_requirements("ray"),
         "report": read_requirements("report"),
-        "tests": [r for name in ("live", "report", "tests") for r in read_requirements(name)],
+        "tests": [
+            r for name in ("live", "ray", "report", "tests") for r in read_requirements(name)
+        ],
     },
 )

@@ -89,6 +89,14 @@ def _with_spaces(value: Any) -> Any:
     return value.replace(_SPACE, " ") if isinstance(value, str) else value
 
 
+def image_size(word: str) -> tuple[int, int]:
+    """The type of an option: ``1024x512`` is a width and a height."""
+    match = re.fullmatch(r"(\d+)x(\d+)", word)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{word!r} is no size: write WIDTHxHEIGHT, like 1024x512")
+    return int(match[1]), int(match[2])
+
+
 def check_seed(seed: Any) -> None:
     """Refuse what is no seed for numpy and torch."""
     if not isinstance(seed, int) or not 0 <= seed < 2**32:

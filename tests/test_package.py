@@ -45,7 +45,8 @@ def test_installed_metadata_agree_with_the_source():
     metadata = importlib.metadata.metadata("mmseg_reservoir")
     assert metadata["Version"] == mmseg_reservoir.__version__
     assert metadata["Requires-Python"] == ">=3.10"
-    assert set(metadata.get_all("Provides-Extra")) == {"cls", "lite", "live", "report", "tests"}
+    extras = {"cls", "lite", "live", "ray", "report", "tests"}
+    assert set(metadata.get_all("Provides-Extra")) == extras
 
 
 def test_mmcv_comes_only_with_the_extra_lite():

@@ -9,10 +9,9 @@ python tools/adapt.py 0 --model NAME   the camera; Ctrl-C ends it well
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 from mmengine.config import DictAction
 
 import mmseg_reservoir.seg  # noqa: F401 (must come before mmseg)
-from mmseg_reservoir.command_line import end_in_one_line, parse
+from mmseg_reservoir.command_line import end_in_one_line, image_size, parse
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import write_drive
@@ -29,8 +28,9 @@ from mmseg_reservoir.report.progress import StreamProgress
 from mmseg_reservoir.report.timeline import timeline
 from mmseg_reservoir.seg.frame_source import FrameSource
 from mmseg_reservoir.seg.frame_writer import FrameWriter
-from mmseg_reservoir.seg.frames import IMAGE_SUFFIXES, open_frames
+from mmseg_reservoir.seg.frames import open_frames
 from mmseg_reservoir.seg.inferencer import FrameResult, ReservoirInferencer
+from mmseg_reservoir.seg.source_images import find_source_images
 from mmseg_reservoir.seg.watched_stream import WatchedStream
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
@@ -48,7 +48,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--start-from", metavar="FOLDER", help="a saved reservoir to go on with")
     parser.add_argument("--out", type=Path, help="default: work_dirs/adapt/INPUT, numbered")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take each N-th frame")
-    parser.add_argument("--size", type=_size, metavar="WxH", help="what the model sees")
+    parser.add_argument("--size", type=image_size, metavar="WxH", help="what the model sees")
     parser.add_argument("--no-adapt", action="store_true", help="only predict")
     parser.add_argument("--source-images", type=Path, metavar="FOLDER", help="for calibration")
     parser.add_argument("--overlay", choices=("video", "frames", "none"), default="video")
@@ -85,7 +85,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def adapt(args: argparse.Namespace) -> None:
     """Run the stream and say what came of it."""
-    source_images = _source_images(args.source_images)
+    source_images = find_source_images(args.source_images)
     if args.model is None:
         args.model, source_images = MINICITY, _minicity(args)
     if args.save_every < 1:
@@ -182,30 +182,12 @@ def _minicity(args: argparse.Namespace) -> dict[str, Any]:
     print(f"no model is named: a drive through MiniCity, made in {root} ...", flush=True)
     write_dataset(root / "source", counts={"clear": {"train": 100}})
     args.input = str(write_drive(root / "drive.avi"))
-    return _source_images(root / "source" / "rgb_anon" / "clear" / "train")
-
-
-def _source_images(folder: Path | None) -> dict[str, Any] | None:
-    """The option of this name, for images of whatever kind is in a folder."""
-    if folder is None:
-        return None
-    kinds = Counter(path.suffix for path in folder.rglob("*"))
-    images = {kind: n for kind, n in kinds.items() if kind.lower() in IMAGE_SUFFIXES}
-    if not images:
-        raise ReservoirError(f"--source-images: there is no image in the folder {folder}")
-    return {"data_root": str(folder), "img_suffix": max(images, key=images.get)}
+    return find_source_images(root / "source" / "rgb_anon" / "clear" / "train")
 
 
 def _free_folder(folder: Path) -> Path:
     names = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
     return folder if not folder.exists() else next(name for name in names if not name.exists())
-
-
-def _size(word: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)x(\d+)", word)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{word!r} is no size: write WIDTHxHEIGHT, like 1024x512")
-    return int(match[1]), int(match[2])
 
 
 def main(argv: list[str] | None = None) -> int:

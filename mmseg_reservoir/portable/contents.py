@@ -178,6 +178,17 @@ def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
     if contents.calibration is not None:
         router.fit(contents.calibration)
         router.calibration = contents.calibration
+    go_on(contents, pipeline)
+
+
+def go_on(contents: Contents, pipeline: ReservoirPipeline, last: int | None = None) -> None:
+    """Load experts that are known to fit a pipeline, and all that is known of them.
+
+    Args:
+        contents: The experts.
+        pipeline: Whose router has been fitted.
+        last: The expert that the batch before went to; None if there was none.
+    """
     method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
     # A trigger is of a run, too, and has to get to know these experts.
     anew = {} if pipeline.trigger is None else {"trigger": pipeline.trigger.state_dict()}
@@ -191,7 +202,7 @@ def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
                 "experts": torch.stack([expert.parameters for expert in contents.experts]),
                 "states": _states(contents),
                 "tallies": [asdict(expert.tally) for expert in contents.experts],
-                "last": None,
+                "last": last,
             },
             **{name: contents.state_of(name) for name in contents.components},
             **anew,

@@ -13,7 +13,7 @@ from ..options import find, table
 from ..routing.base import Router
 from ..routing.clustering import GradientClustering, KMeansClustering
 from ..routing.style_router import StyleRouter
-from .parts import PARTS, Parts, State
+from .parts import PARTS, Parts, State, and_zeros
 
 
 class Domains(Parts):
@@ -104,6 +104,23 @@ class StyleDomains(Domains):
             added = other["rows"][name]
             rows[name] = value + added if name == "counts" else torch.lerp(value, added, share)
         return {"rows": rows, "moments": {}}
+
+    def mark(self, common: State, parts: Sequence[State]) -> State:
+        counts = [float(part["rows"].get("counts", 0)) for part in parts]
+        return {"seen": common["memory"]["seen"], "counts": counts}
+
+    def since(
+        self, mark: State, common: State, parts: Sequence[State]
+    ) -> tuple[State, list[State]]:
+        # A memory may have forgotten its count: no less than nothing has been seen.
+        seen = max(0, common["memory"]["seen"] - mark["seen"])
+        newer = []
+        for part, before in zip(parts, and_zeros(mark["counts"], len(parts)), strict=True):
+            rows = dict(part["rows"])
+            if "counts" in rows:
+                rows["counts"] = rows["counts"] - before
+            newer.append({**part, "rows": rows})
+        return {**common, "memory": {**common["memory"], "seen": seen}}, newer
 
     def distance(self, numbers: State, common: State, one: State, other: State) -> float:
         distance = find("distance", numbers["distance"])

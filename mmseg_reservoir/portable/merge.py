@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -14,6 +16,13 @@ from ..errors import ReservoirError
 from .contents import Contents, Expert
 from .parts import State
 from .source_identity import differences
+
+Weights = tuple[float, float]
+"""Of two experts that become one."""
+
+
+class NoRoomError(ReservoirError):
+    """More experts than there may be; none has been dropped, and nothing merged."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +38,20 @@ class Merge:
     contents: Contents
     matches: list[int | None]
 
+    @property
+    def numbering(self) -> list[int]:
+        """The number that each expert of the second has now."""
+        alone = count(len(self.contents.experts) - self.matches.count(None))
+        return [next(alone) if match is None else match for match in self.matches]
 
-def merge(one: Contents, other: Contents, k_max: int | None = None) -> Merge:
+
+def merge(
+    one: Contents,
+    other: Contents,
+    k_max: int | None = None,
+    known: int = 1,
+    weights: Sequence[Weights] = (),
+) -> Merge:
     """Merge two reservoirs that began with the same model and calibration.
 
     Experts are matched by the router's own test of what is one domain, nearest first, and one to
@@ -43,6 +64,9 @@ def merge(one: Contents, other: Contents, k_max: int | None = None) -> Merge:
         one: A reservoir.
         other: Another one; which of them comes first only decides how experts are numbered.
         k_max: Room for so many experts; by default that of the roomier one.
+        known: So many of the first experts have the same numbers in both, as they have a common
+            past, and are not looked at.
+        weights: Of the first experts, instead of the images that they have seen.
     """
     found = list(differences(one.kinds, other.kinds))
     # Those of different kinds have no numbers to compare.
@@ -56,7 +80,7 @@ def merge(one: Contents, other: Contents, k_max: int | None = None) -> Merge:
     if same(_whole(one), _whole(other)):
         matches: list[int | None] = list(range(len(other.experts)))
         return Merge(replace(one, k_max=_checked(room, one, other, matches)), matches)
-    matches = find_matches(one, other)
+    matches = find_matches(one, other, known)
     room = _checked(room, one, other, matches)
     moved = [_beside(one, expert) for expert in other.experts]
     experts = list(one.experts)
@@ -64,7 +88,8 @@ def merge(one: Contents, other: Contents, k_max: int | None = None) -> Merge:
         if match is None:
             experts.append(moved[index])
         elif not same(_plain(one.experts[match]), _plain(other.experts[index])):
-            experts[match] = average(one, one.experts[match], moved[index])
+            given = weights[index] if index < len(weights) else None
+            experts[match] = average(one, one.experts[match], moved[index], given)
     shared = {
         name: one.parts(name).merged(one.numbers(name), one.shared[name], other.shared[name])
         for name in one.components
@@ -72,42 +97,54 @@ def merge(one: Contents, other: Contents, k_max: int | None = None) -> Merge:
     return Merge(replace(one.with_experts(experts, shared), k_max=room), matches)
 
 
-def find_matches(one: Contents, other: Contents) -> list[int | None]:
-    """For every expert of the other reservoir the one that it matches, by the router's own test."""
+def find_matches(one: Contents, other: Contents, known: int = 1) -> list[int | None]:
+    """For every expert of the other reservoir the one that it matches, by the router's own test.
+
+    The ``known`` first ones match those of the same number.
+    """
     domains = one.parts("router")
     numbers, common = one.numbers("router"), one.shared["router"]
     pairs = []
-    for j, theirs in enumerate(other.experts):
-        for i, ours in enumerate(one.experts):
+    for j, theirs in enumerate(other.experts[known:], start=known):
+        for i, ours in enumerate(one.experts[known:], start=known):
             a, b = ours.parts["router"], theirs.parts["router"]
             near = -torch.inf if same(a, b) else domains.distance(numbers, common, a, b)
-            if i and j and near <= 1:
+            if near <= 1:
                 pairs.append((near, i, j))
-    matches: list[int | None] = [0, *[None] * (len(other.experts) - 1)]
+    matches: list[int | None] = [*range(known), *[None] * (len(other.experts) - known)]
     for _, i, j in sorted(pairs):
         if matches[j] is None and i not in matches:
             matches[j] = i
     return matches
 
 
-def average(contents: Contents, one: Expert, other: Expert) -> Expert:
-    """What two experts of the same domain become, by the images that each has seen."""
+def average(
+    contents: Contents, one: Expert, other: Expert, weights: Weights | None = None
+) -> Expert:
+    """What two experts of the same domain become, by the images that each has seen, or by weights.
+
+    Of one that weighs nothing, beside one that does, only what adds up is taken.
+    """
+    weights = (one.tally.images, other.tally.images) if weights is None else weights
     # Who has seen more comes first; the tie must not depend on the order of the arguments.
-    one, other = sorted(
-        (one, other), key=lambda e: (e.tally.images, tensor_bytes(e.parameters)), reverse=True
+    (weight, one), (less, other) = sorted(
+        zip(weights, (one, other), strict=True),
+        key=lambda pair: (pair[0], tensor_bytes(pair[1].parameters)),
+        reverse=True,
     )
-    total = one.tally.images + other.tally.images
-    share = other.tally.images / total if total else 0.5
+    total = weight + less
+    share = less / total if total else 0.5
     layout = contents.layout
     state = dict(one.method)
-    for name in contents.shared["moving"]:
-        state[name] = _average_vectors(layout, state[name], other.method[name], share)
-    # The moments of low-rank factors fit no others.
-    state["optimizer"] = (
-        _average_moments(state["optimizer"], other.method["optimizer"], share)
-        if layout.scaling is None
-        else {}
-    )
+    if share:
+        for name in contents.shared["moving"]:
+            state[name] = _average_vectors(layout, state[name], other.method[name], share)
+        # The moments of low-rank factors fit no others.
+        state["optimizer"] = (
+            _average_moments(state["optimizer"], other.method["optimizer"], share)
+            if layout.scaling is None
+            else {}
+        )
     parts = {
         name: contents.parts(name).pooled(
             contents.numbers(name), one.parts[name], other.parts[name], share
@@ -116,7 +153,10 @@ def average(contents: Contents, one: Expert, other: Expert) -> Expert:
     }
     mine, theirs = asdict(one.tally), asdict(other.tally)
     tally = Tally(**{name: mine[name] + theirs[name] for name in mine})
-    return Expert(layout.average(one.parameters, other.parameters, share), state, tally, parts)
+    parameters = (
+        layout.average(one.parameters, other.parameters, share) if share else one.parameters
+    )
+    return Expert(parameters, state, tally, parts)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -153,12 +193,12 @@ def _average_moments(one: State, other: State, share: float) -> State:
 def _checked(room: int, one: Contents, other: Contents, matches: list[int | None]) -> int:
     """The room for experts, if it is enough for them."""
     alone = [index for index, match in enumerate(matches) if match is None]
-    count = len(one.experts) + len(alone)
-    if count > room:
-        raise ReservoirError(
-            f"the merged reservoir has {count} experts, {len(one.experts)} of the first and the "
+    needed = len(one.experts) + len(alone)
+    if needed > room:
+        raise NoRoomError(
+            f"the merged reservoir has {needed} experts, {len(one.experts)} of the first and the "
             f"experts {', '.join(map(str, alone))} of the second, which match none of them, but "
-            f"K_max is {room}: prune one of the two, or give it more room, --k-max {count}"
+            f"K_max is {room}: prune one of the two, or give it more room, --k-max {needed}"
         )
     return room
 

@@ -46,6 +46,27 @@ class Parts(ABC):
     def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
         """The part of an expert that two become; ``share``, at most 1/2, of it is the other's."""
 
+    def mark(self, common: State, parts: Sequence[State]) -> State:
+        """How far all have come, as plain JSON values: what :meth:`since` has to know."""
+        return {}
+
+    def since(
+        self, mark: State, common: State, parts: Sequence[State]
+    ) -> tuple[State, list[State]]:
+        """What came after a :meth:`mark`, where that adds up; the rest as it is now."""
+        return common, list(parts)
+
+    def followed(self, common: State, own: State, numbering: Sequence[int], count: int) -> State:
+        """What is common, for a stream that is where ``own`` says.
+
+        Args:
+            common: To ``count`` experts, which may be of several streams.
+            own: What was common to the experts of this stream.
+            numbering: What number each expert of this stream has among them.
+            count: How many they are.
+        """
+        return common
+
 
 class Undivided(Parts):
     """Of a component that is not known here: its state is kept as one piece."""
@@ -110,6 +131,18 @@ class WatchParts(Parts):
         watch = None if watch is None else {**watch, "next": 0}
         return {"watch": watch, "events": one["events"] + other["events"]}
 
+    def mark(self, common: State, parts: Sequence[State]) -> State:
+        return {"steps": common["steps"]}
+
+    def since(
+        self, mark: State, common: State, parts: Sequence[State]
+    ) -> tuple[State, list[State]]:
+        newer = [
+            {**p, "events": [event for event in p["events"] if event["step"] > mark["steps"]]}
+            for p in parts
+        ]
+        return common, newer
+
 
 class UpdateParts(Parts):
     """Of an ``EvidencePooling``: how many updates an expert made; those of two add up."""
@@ -127,6 +160,21 @@ class UpdateParts(Parts):
 
     def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
         return {"updates": one["updates"] + other["updates"]}
+
+    def mark(self, common: State, parts: Sequence[State]) -> State:
+        return {"updates": [part["updates"] for part in parts]}
+
+    def since(
+        self, mark: State, common: State, parts: Sequence[State]
+    ) -> tuple[State, list[State]]:
+        before = and_zeros(mark["updates"], len(parts))
+        pairs = zip(parts, before, strict=True)
+        return common, [{"updates": part["updates"] - number} for part, number in pairs]
+
+
+def and_zeros(numbers: Sequence[float], count: int) -> list[Any]:
+    """The numbers of the first experts, and 0 for those that came after them."""
+    return [*numbers, *[0] * (count - len(numbers))]
 
 
 PARTS: dict[str, Parts] = {"LabelGuard": WatchParts(), "EvidencePooling": UpdateParts()}

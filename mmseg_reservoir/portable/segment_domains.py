@@ -11,7 +11,7 @@ import torch
 from ..routing.frame_memory import FrameMemory
 from ..routing.segment_router import SegmentRouter
 from .domains import Domains
-from .parts import PARTS, State
+from .parts import PARTS, State, and_zeros
 
 _FRAMES = ("styles", "times", "fading")
 _GAP = 2
@@ -97,6 +97,32 @@ class SegmentDomains(Domains):
         frames = {name: torch.cat([part[name] for part in newest]) for name in _FRAMES}
         # The spread follows from the frames, once the parts are put together.
         return {**frames, "spread": one["spread"], "age": one["age"] + other["age"]}
+
+    def mark(self, common: State, parts: Sequence[State]) -> State:
+        return {"clock": common["memory"]["clock"], "ages": [part["age"] for part in parts]}
+
+    def since(
+        self, mark: State, common: State, parts: Sequence[State]
+    ) -> tuple[State, list[State]]:
+        """The frames that came later, by a clock that begins with them."""
+        start, newer = mark["clock"], []
+        for part, before in zip(parts, and_zeros(mark["ages"], len(parts)), strict=True):
+            later = part["times"] >= start
+            frames = {name: part[name][later] for name in _FRAMES}
+            frames["times"] = frames["times"] - start
+            newer.append({**part, **frames, "age": part["age"] - before})
+        memory = {**common["memory"], "clock": common["memory"]["clock"] - start}
+        return {**common, "memory": memory}, newer
+
+    def followed(self, common: State, own: State, numbering: Sequence[int], count: int) -> State:
+        """The stream is in the domain that it was in; labels that it has given are final."""
+        stream = own["stream"]
+        if stream is None:
+            return common
+        posterior = torch.zeros(count, dtype=torch.float64)
+        posterior[list(numbering)] = stream["posterior"]
+        known = list(stream["known"])
+        return {**common, "stream": {"posterior": posterior, "history": [], "known": known}}
 
     def distance(self, numbers: State, common: State, one: State, other: State) -> float:
         members = [part["styles"][~part["fading"]] for part in (one, other)]

@@ -43,6 +43,8 @@ class FrameSource(ABC):
     """How many frames it has; None if that is not known."""
     fps = 10.0
     """Frames per second, for videos that are made of it."""
+    is_live = False
+    """Whether what has passed cannot be had again."""
 
     def __init__(self, every: int = 1) -> None:
         if every < 1:

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from ..errors import ReservoirError
+from ..files import write_text
 from .inferencer import FrameResult
 from .label_images import NO_LABEL, Palette, overlay, paint, to_label_ids, write_image
 
@@ -48,6 +49,8 @@ class FrameWriter:
         min_confidence: Labels less probable than this are 255 (black as colours).
         confidence: Write maps of confidence, too.
         segment: Frames of a video file.
+        lines: Go on with a stream that is there after so many of its lines; those after them are
+            removed. None to begin.
     """
 
     def __init__(
@@ -61,9 +64,12 @@ class FrameWriter:
         min_confidence: float = 0.0,
         confidence: bool = False,
         segment: int = 300,
+        lines: int | None = None,
     ) -> None:
         self.folder = Path(folder).expanduser()
-        if (self.folder / STREAM).exists():
+        if lines is not None:
+            _cut(self.folder / STREAM, lines)
+        elif (self.folder / STREAM).exists():
             raise ReservoirError(
                 f"{self.folder} holds another stream: choose another folder, or remove it"
             )
@@ -121,7 +127,7 @@ class FrameWriter:
     def _write_line(self, line: Mapping[str, Any]) -> None:
         if self._lines is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lines = (self.folder / STREAM).open("w", encoding="utf-8")
+            self._lines = (self.folder / STREAM).open("a", encoding="utf-8")
         self._lines.write(json.dumps(line, allow_nan=False) + "\n")
         self._lines.flush()  # a line that was written stays, however the program ends
 
@@ -185,6 +191,13 @@ class VideoSegments:
 
     def _path(self, suffix: str) -> Path:
         return self.folder / f"segment_{self._number:05d}.{suffix}"
+
+
+def _cut(path: Path, lines: int) -> None:
+    """Leave only the first lines of a file, if it is there."""
+    if path.exists():
+        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
+        write_text(path, "".join(kept))
 
 
 def _told(frame: FrameResult) -> dict[str, Any]:

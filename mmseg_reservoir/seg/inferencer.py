@@ -155,10 +155,11 @@ class ReservoirInferencer:
             every: Take each so-many-th frame.
         """
         for frame in open_frames(inputs, every):
-            yield self._segment(frame)
+            yield self.segment(frame)
 
     @torch.no_grad()
-    def _segment(self, frame: InputFrame) -> FrameResult:
+    def segment(self, frame: InputFrame) -> FrameResult:
+        """Segment one frame, and adapt to it."""
         data = self._transform({"img": frame.image})
         data["data_samples"].set_metainfo({"img_path": frame.name})
         data = pseudo_collate([data])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..options import Options, check_options
 from .bad_images import check_sizes
 from .datasets import UnlabelledImages, check_count, without_labels
 from .forward import segmentation_forward
+from .frames import IMAGE_SUFFIXES
 
 
 def workplace_of(cfg: Config, model: nn.Module) -> Workplace:
@@ -91,3 +93,14 @@ class ConfigSource:
         }
         # As plain JSON values, so that it hashes the same after a round trip.
         return json.loads(json.dumps(origin, default=str))
+
+
+def find_source_images(folder: Path | None) -> dict[str, Any] | None:
+    """The option ``source_images`` for images of whatever kind is in a folder."""
+    if folder is None:
+        return None
+    kinds = Counter(path.suffix for path in folder.rglob("*"))
+    images = {kind: n for kind, n in kinds.items() if kind.lower() in IMAGE_SUFFIXES}
+    if not images:
+        raise ReservoirError(f"--source-images: there is no image in the folder {folder}")
+    return {"data_root": str(folder), "img_suffix": max(images, key=images.get)}

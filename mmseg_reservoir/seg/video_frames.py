@@ -63,6 +63,8 @@ class VideoFile(FrameSource):
 class CameraFrames(FrameSource):
     """The newest frame of a camera, again and again; those that came meanwhile are dropped."""
 
+    is_live = True
+
     def __init__(self, device: int, every: int = 1) -> None:
         super().__init__(every)
         self.device, self.name = device, f"camera{device}"

@@ -1,0 +1,52 @@
+"""Ray, for as long as it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import ReservoirError
+
+
+@contextmanager
+def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator[Any]:
+    """The module ``ray``, connected: to a cluster, or to processes of this machine.
+
+    Args:
+        address: Of a cluster (``"auto"``: the one that this machine belongs to); None starts Ray
+            here, and ends it afterwards.
+        jobs: So many cores of this machine may be used; None for all.
+    """
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ReservoirError(
+            f'sweeps and fleets need {error.name}: pip install "mmseg_reservoir[ray]"'
+        ) from error
+    if jobs is not None and (jobs < 1 or address is not None):
+        raise ReservoirError(
+            f"--jobs is a number of cores of this machine, 1 or more, and not for a cluster, got "
+            f"{jobs}"
+        )
+    options = {"address": address} if address else {"num_cpus": jobs, "include_dashboard": False}
+    if not address:
+        options["address"] = "local"  # though RAY_ADDRESS may name a cluster
+        # What can be imported here can be in its processes.
+        paths = os.pathsep.join(filter(None, sys.path))
+        options["runtime_env"] = {"env_vars": {"PYTHONPATH": paths}}
+    try:
+        ray.init(**options, logging_level="ERROR")
+    except Exception as error:  # Ray raises whatever it finds, plain Exceptions among it
+        raise ReservoirError(
+            f"Ray did not start ({error}): check --ray {address}"
+            if address
+            else f"Ray did not start ({error}): is the machine busy? Try again, or start Ray "
+            "yourself (ray start --head) and give --ray auto"
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
