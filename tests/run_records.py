@@ -67,7 +67,7 @@ def rich_record(**changes: Any) -> dict[str, Any]:
         visit |= {"k": 2, "n_images": 3, "per_class": {"road": visit["mIoU"] + 5, "car": None}}
     for route in results["routes"]:
         route |= {"route_entropy": 0.25 if route["domain"] == "night" else 0.0, "weight": 0.9}
-    events = [{"step": 5, "expert": 1, "lost": 0.1, "excess": 2.0, "keep": 0.25, "scale": 0.25}]
+    events = [{"step": 5, "expert": 1, "lost": 2.0, "drift": 0.1, "keep": 0.25, "scale": 0.25}]
     return {
         **results,
         "guard": {"margin": 0.03, "experts": {}, "events": events},

@@ -125,8 +125,16 @@ class GuardEvent(NamedTuple):
     label: str
     """In which stretch."""
     expert: int
+    sign: str
+    """What spoke against the expert the most."""
     excess: float
+    """That over its bound."""
     keep: float
+    """The share of its way from the source that it kept."""
+
+
+GUARD_SIGNS = {"lost": "lost classes", "drift": "drifted", "overconfident": "grew too sure"}
+"""What an event of `LabelGuard` tells, in words."""
 
 
 def guard_events(results: Results) -> list[GuardEvent]:
@@ -139,8 +147,9 @@ def guard_events(results: Results) -> list[GuardEvent]:
     for event in (results.get("guard") or {}).get("events", []):
         route = routes[min((event["step"] - 1) * size, len(routes) - 1)]
         label = f"{route['domain']} {route['round']}"
-        numbers = (event[name] for name in ("expert", "excess", "keep"))
-        found.append(GuardEvent(event["step"], label, *numbers))
+        excess, sign = max((event[sign], sign) for sign in GUARD_SIGNS if sign in event)
+        place = event["step"], label, event["expert"]
+        found.append(GuardEvent(*place, GUARD_SIGNS[sign], excess, event["keep"]))
     return found
 
 

@@ -1,8 +1,11 @@
 import math
 
 import pytest
+import torch
 from run_records import record, rich_record
 
+from mmseg_reservoir.core.expert_watch import Answers
+from mmseg_reservoir.core.guard import LabelGuard
 from mmseg_reservoir.report.figure_data import (
     assignment,
     by_stretch,
@@ -76,13 +79,23 @@ def test_classes_that_nothing_is_known_of_are_left_out():
 
 
 def test_guard_events_are_placed_in_the_stream():
-    assert guard_events(rich_record()) == [(5, "night 1", 1, 2.0, 0.25)]
+    assert guard_events(rich_record()) == [(5, "night 1", 1, "lost classes", 2.0, 0.25)]
     assert guard_events(record()) == []
     batches = rich_record()
     batches["config"]["test_dataloader"] = {"batch_size": 3}
     assert guard_events(batches)[0].label == "fog 3"  # the fifth batch of three
     batches["guard"]["events"][0]["step"] = 99
     assert guard_events(batches)[0].label == "night 3"
+
+
+def test_events_are_what_a_guard_tells():
+    guard = LabelGuard(margin=0.1)
+    assert guard.is_due(0)
+    both = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
+    guard.judge(0, Answers(both[[0, 0]]), Answers(both))  # one of two classes is lost
+    (event,) = guard_events(rich_record(guard=guard.report()))
+    assert (event.step, event.expert, event.sign) == (1, 0, "drifted")  # half of them, all sure
+    assert event.keep == pytest.approx(1 / (2 * event.excess))
 
 
 def test_milliseconds_by_stage_or_in_all():

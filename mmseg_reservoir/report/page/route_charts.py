@@ -76,17 +76,20 @@ def _guard(run: ShownRun) -> list[Chart]:
         marker=dict(
             size=[6 + 14 * (1 - event.keep) for event in events], color=colour(3), opacity=0.6
         ),
-        customdata=[[event.label, event.excess, event.keep] for event in events],
+        customdata=[[event.label, event.sign, event.excess, event.keep] for event in events],
         hovertemplate=(
-            "batch %{x}, %{customdata[0]}: %{y} at %{customdata[1]:.2f} of its bound, kept "
-            "%{customdata[2]:.0%} of its way<extra></extra>"
+            "batch %{x}, %{customdata[0]}: %{y} %{customdata[1]}, %{customdata[2]:.2f} of its "
+            "bound, and kept %{customdata[3]:.0%} of its way<extra></extra>"
         ),
     )
     steps = len(run.results["routes"])
     figure = draw([points], "batch", height=260)
     figure.update_xaxes(range=[0, steps + 1])
     count = f"{len(events)} alarms" if events else "No alarm"
-    note = f"{count}: an expert lost classes or drifted, and was pulled back towards the source."
+    note = (
+        f"{count}: an expert lost classes, drifted or grew too sure, and was pulled back towards "
+        "the source."
+    )
     return [Chart("Guard", figure, note)]
 
 
