@@ -289,6 +289,7 @@ def test_sets_beside_the_stream_are_checked_as_domains_are(also):
         loop_of(Recorder(), also=also)
 
 
+@pytest.mark.slow
 def test_they_leave_no_trace_in_the_stream(minicity, tmp_path):
     options = [*seeded_reservoir(tmp_path / "cache"), "test_cfg.domains=[fog,night]"]
     plain = run("segformer-tiny_tent_reservoir", minicity, tmp_path / "a", *options)

@@ -54,6 +54,7 @@ def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, rea
     assert larger["tau"] != first["tau"]
 
 
+@pytest.mark.slow
 def test_a_saved_calibration_replaces_the_source_images(minicity, tmp_path, reads):
     options = seeded_reservoir(tmp_path / "cache")
     first = run(CONFIG, minicity, tmp_path / "a", *options)

@@ -64,6 +64,7 @@ def test_mistakes_end_in_one_line(cameras, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_the_reservoir_of_another_without_source_images(
     minicity, tmp_path, capsys
 ):

@@ -178,6 +178,7 @@ def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
     assert json.loads((tmp_path / "results.json").read_text())["seed"] == 3
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_the_reservoir_of_another(tmp_path, capsys):
     options = [*SMALL, "reservoir.preset=published", "reservoir.style.weights=seeded"]
     first, second = tmp_path / "first", tmp_path / "second"

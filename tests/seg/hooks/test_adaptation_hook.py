@@ -63,6 +63,7 @@ def test_style_from_the_models_own_layers(minicity, tmp_path):
     assert styles.shape == (8, 24)
 
 
+@pytest.mark.slow
 def test_style_of_the_model_with_the_segment_router_runs_again_from_the_cache(minicity, tmp_path):
     options = [
         "reservoir.style.type=model",

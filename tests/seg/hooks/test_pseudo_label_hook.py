@@ -73,6 +73,7 @@ def test_chosen_frames_and_the_source_as_baseline(minicity, tmp_path):
     assert cv2.imread(str(panels[0])).shape[1] == 4 * 256 + 3 * 4
 
 
+@pytest.mark.slow
 def test_another_run_as_baseline(minicity, tmp_path, capfd):
     one, two = tmp_path / "one", tmp_path / "two"
     run("segformer-tiny_source", minicity, tmp_path / "w1", flags=[f"--show-dir={one}"])
