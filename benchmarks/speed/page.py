@@ -52,7 +52,7 @@ def _rows(figures: Figures, kind: str) -> dict[tuple[str, ...], dict[str, str]]:
     rows: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for name in figures:
         words = name.split("/")
-        if words[0] == kind and len(words) == 6:
+        if words[0] == kind and len(words) == 6 and words[-1] not in ("q1", "q3"):
             rows[tuple(words[1:5])][words[5]] = name
     return rows
 

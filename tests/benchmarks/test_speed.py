@@ -90,6 +90,7 @@ def test_growth_is_relative_to_the_smallest():
 def test_a_page_gets_its_tables_and_keeps_its_words(tmp_path):
     figures = {"about/cpu": "X", **Spread(1.04, 1.03, 1.06).named("ratio/tent/net/8x8/k4/stream")}
     figures |= {"split/tent/net/8x8/k4/stream/style": 0.03, "bytes/expert/net": 12}
+    figures |= Spread(1.8, 1.7, 1.9).named("ratio/cotta/net/8x8/literal-over-ours")
     document = tmp_path / "performance.md"
     document.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
     for _ in range(2):
