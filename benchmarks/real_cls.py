@@ -133,11 +133,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing and summarise all that was asked for."""
-    args, failures = parse_args(argv), 0
+    args = parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that are started
 
-    def benchmark() -> None:
-        nonlocal failures
+    def benchmark() -> int:
         build_backbone(dict(type="cifar_resnet20", checkpoint=str(args.weights)))
         corrupted_cifar(str(args.cifar), args.images * max(args.seeds), args.images)
         configs = {
@@ -157,8 +156,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 jobs[cell, seed] = pool.submit(run_cell, config, folder, cell.name)
             runs, failures = paired.collect(jobs)
         print(f"\n{summarise(runs, args.out / 'summary.md')}")
+        return min(failures, 1)
 
-    return end_in_one_line(benchmark) or min(failures, 1)
+    return end_in_one_line(benchmark)
 
 
 if __name__ == "__main__":

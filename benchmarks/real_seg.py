@@ -182,10 +182,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing and summarise all that was asked for."""
-    args, failures = parse_args(argv), 0
+    args = parse_args(argv)
 
-    def benchmark() -> None:
-        nonlocal failures
+    def benchmark() -> int:
         check(args)
         out, seeds = args.out.resolve(), list(dict.fromkeys(args.seeds))
         threads = max(1, (os.cpu_count() or 1) // args.jobs)
@@ -202,8 +201,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 jobs[cell, seed] = pool.submit(run, text, folder, threads)
             runs, failures = paired.collect(jobs)
         print(f"\n{summarise(runs, out / 'summary.md')}")
+        return min(failures, 1)
 
-    return end_in_one_line(benchmark) or min(failures, 1)
+    return end_in_one_line(benchmark)
 
 
 @cache  # the same few files for every run

@@ -166,10 +166,13 @@ def find_config(path: str | Path) -> Path:
     )
 
 
-def end_in_one_line(main: Callable[[], None]) -> int:
-    """Run; mistakes of the user end in one line and exit code 2, Ctrl-C in two lines and 130."""
+def end_in_one_line(main: Callable[[], int | None]) -> int:
+    """Run; mistakes of the user end in one line and exit code 2, Ctrl-C in two lines and 130.
+
+    Else the exit code is what ``main`` returns, 0 if that is nothing.
+    """
     try:
-        main()
+        return main() or 0
     except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
@@ -177,7 +180,6 @@ def end_in_one_line(main: Callable[[], None]) -> int:
         print("\ninterrupted: the run is not finished", file=sys.stderr)
         print("what was written so far is in its work directory", file=sys.stderr)
         return 130
-    return 0
 
 
 def one_line(error: Exception) -> str:

@@ -76,6 +76,7 @@ def test_mistakes_end_in_one_line(capsys):
     assert end_in_one_line(fail) == 2
     assert capsys.readouterr().err == "error: bad k\n"
     assert end_in_one_line(lambda: None) == 0
+    assert end_in_one_line(lambda: 1) == 1
 
 
 def ending(error, capsys):

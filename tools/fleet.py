@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +74,14 @@ def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
         "cfg_options": dict(args.cfg_options),
     }
     if source_images is not None:
-        options["source_images"] = _absolute(source_images)
-    start = None if args.start_from is None else str(Path(args.start_from).resolve())
+        options["source_images"] = source_images
     written = {"shown": "none", "labels": args.labels}
     cameras = []
     for name, stream in zip(_names(args.streams), args.streams, strict=True):
         folder = (args.out / name).resolve()
-        # Actors have working directories of their own.
-        source = stream if stream.isdecimal() else str(Path(stream).expanduser().absolute())
-        order = InferencerOrder(source, folder, args.model, options, args.every, written)
-        cameras.append(CameraRun(name, folder, order, start, args.merge_every, args.save_every))
+        order = InferencerOrder(stream, folder, args.model, options, args.every, written)
+        often = args.merge_every, args.save_every
+        cameras.append(CameraRun(name, folder, order, args.start_from, *often))
     return cameras
 
 
@@ -92,7 +91,13 @@ def fleet(args: argparse.Namespace) -> int:
     merged = args.out / "reservoir"
     with ray_session(args.ray, args.jobs) as ray:
         outcomes = run_fleet(
-            ray, cameras, merged, not args.no_merge, args.restarts, args.cpus, _say
+            ray,
+            cameras,
+            merged,
+            not args.no_merge,
+            args.restarts,
+            args.cpus,
+            partial(print, flush=True),
         )
     failed = [name for name, outcome in outcomes.items() if "error" in outcome]
     columns = ("frames", "k", "exchanges")
@@ -123,27 +128,13 @@ def _names(streams: list[str]) -> list[str]:
     return unique
 
 
-def _absolute(source_images: dict[str, Any]) -> dict[str, Any]:
-    return {**source_images, "data_root": str(Path(source_images["data_root"]).absolute())}
-
-
 def _state_of(outcome: dict[str, Any]) -> str:
     return "failed" if "error" in outcome else "not merged" if outcome["refused"] else "done"
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2, failed cameras in 1."""
-    failed = 0
-
-    def run() -> None:
-        nonlocal failed
-        failed = fleet(parse_args(argv))
-
-    return end_in_one_line(run) or min(failed, 1)
+    return end_in_one_line(lambda: min(fleet(parse_args(argv)), 1))
 
 
 if __name__ == "__main__":

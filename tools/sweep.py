@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from mmseg_reservoir.command_line import check_seed, end_in_one_line
@@ -68,7 +69,7 @@ def sweep(args: argparse.Namespace) -> int:
     failures: dict[str, str] = {}
     if not all(run.is_complete() for run in runs):
         with ray_session(args.ray, args.jobs) as ray:
-            failures = run_sweep(ray, runs, args.retries, args.cpus, _say)
+            failures = run_sweep(ray, runs, args.retries, args.cpus, partial(print, flush=True))
     for name, said in failures.items():
         print(f"\n{name} failed; its last lines:\n{said}", file=sys.stderr)
     _summarise([run for run in runs if run.is_complete()], args.out)
@@ -87,19 +88,9 @@ def _summarise(runs: list[SweepRun], out: Path) -> None:
     print(f"The summary is in {out / 'summary.md'} and .json")
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2, failed runs in 1."""
-    failed = 0
-
-    def run() -> None:
-        nonlocal failed
-        failed = sweep(parse_args(argv))
-
-    return end_in_one_line(run) or min(failed, 1)
+    return end_in_one_line(lambda: min(sweep(parse_args(argv)), 1))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.style import Calibration
 
 SCATTER, APART = 0.3, 0.6
-"""Deviation of a channel within a condition, and between conditions, in the order of those of the
-log-variances of street scenes."""
+"""Deviation of a channel within a condition, and between conditions. Guesses: the share of second
+passes, which `published` and `stream` need where routes are undecided, depends on them."""
 SOURCE_STYLES = 120
 VISIT = 20
 """Frames of a visit to each style while the reservoir fills; the first four open a domain."""

@@ -15,10 +15,14 @@ from .merging_point import MergingPoint
 class _CameraActor:
     """A camera in a process of its own. Ray restarts it without any argument that could be lost."""
 
-    def run(self, camera: CameraRun, point: Any | None) -> dict[str, Any]:
-        """Go through a stream; again from its last state, if this process is a second one."""
+    def run(self, here: str, camera: CameraRun, point: Any | None) -> dict[str, Any]:
+        """Go through a stream; again from its last state, if this process is a second one.
+
+        Files are named as they are from ``here``, whatever folder Ray's processes begin in.
+        """
         import ray
 
+        os.chdir(here)
         if point is None:
             return camera.run()
         return camera.run(lambda *words: ray.get(point.exchange.remote(*words)))
@@ -54,10 +58,12 @@ def run_fleet(
     if merging:
         # It may be restarted and asked again as often as it takes: nothing is merged twice.
         kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(MergingPoint)
-        point = kind.remote(str(Path(folder).resolve()), cameras[0].start_from)
+        start = cameras[0].start_from
+        start = None if start is None else str(Path(start).resolve())
+        point = kind.remote(str(Path(folder).resolve()), start)
     kind = ray.remote(num_cpus=cpus, max_restarts=restarts, max_task_retries=restarts)(_CameraActor)
     actors = {camera.name: kind.remote() for camera in cameras}
-    waiting = {actors[c.name].run.remote(c, point): c.name for c in cameras}
+    waiting = {actors[c.name].run.remote(os.getcwd(), c, point): c.name for c in cameras}
     outcomes: dict[str, dict[str, Any]] = {}
     while waiting:
         (done,), _ = ray.wait(list(waiting))

@@ -35,6 +35,7 @@ class SweepRun:
         work_dir: Where its results go.
         words: The rest of its command line.
         digest: Of all that the config says.
+        here: The folder from which the config names its data.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SweepRun:
     work_dir: str
     words: tuple[str, ...]
     digest: str
+    here: str
 
     def is_complete(self) -> bool:
         """Whether it has been run to its end; a folder of another run is refused."""
@@ -72,6 +74,7 @@ class SweepRun:
         with (folder / "log.txt").open("a", encoding="utf-8") as log:
             done = subprocess.run(
                 [*command, *self.words],
+                cwd=self.here,
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -114,7 +117,7 @@ def make_runs(
                 own = (*row, f"--seed={seed}", *words)
                 tool = "test_cls" if is_table else "test_tta"
                 place = str(path.resolve()), str(folder)
-                runs.append(SweepRun(f"{stem} seed {seed}", tool, *place, own, digest))
+                runs.append(SweepRun(f"{stem} seed {seed}", tool, *place, own, digest, os.getcwd()))
     folders = [run.work_dir for run in runs]
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:
