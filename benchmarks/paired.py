@@ -7,12 +7,17 @@ ones: the difference of two rows, seed by seed, scatters less than either of the
 from __future__ import annotations
 
 import sys
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from mmengine.config import Config
+
+from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import write_text
 from mmseg_reservoir.report.summary import Statistic
 from mmseg_reservoir.report.tables import Results, make_table, routing_purity, scores_by_domain
@@ -40,6 +45,25 @@ Runs = Mapping[Cell, Mapping[int, Results]]
 """The finished runs of every row, by seed."""
 Column = tuple[str, Callable[[Results], float]]
 """A heading, and what of a run stands below it."""
+
+
+def reservoir_of(variant: str) -> dict[str, Any]:
+    """Options of the reservoir that a variant stands for.
+
+    ``robust`` is a preset; ``robust,pooling=None,guard.every=32`` changes some of its options.
+    """
+    preset, *changes = variant.split(",")
+    options = Config({"preset": preset})
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise ReservoirError(
+                f"{change!r} of the variant {variant!r} is no option=value, such as guard.every=32"
+            )
+        with suppress(ValueError, SyntaxError):  # a word stands for itself
+            value = literal_eval(value)
+        options.merge_from_dict({name: value})
+    return options.to_dict()
 
 
 def cells_of(methods: Iterable[str], rates: Sequence[float], variants: Sequence[str]) -> list[Cell]:

@@ -6,7 +6,8 @@ CONFIG needs ``model`` alone, and ``custom_imports`` for parts that mmseg has no
 usual folders; of CITYSCAPES the clear images in ``leftImg8bit/train`` are the source. A seed is an
 order of the frames, another one at each visit. The variant ``source`` is the model as it comes, at
 one visit, which no order changes; ``base`` is the plain method; any other is a preset of the
-reservoir. Runs that are complete already, with the same options, are not repeated.
+reservoir, with or without changes (``robust,pooling=None``). Runs that are complete already, with
+the same options, are not repeated.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[st
     optimizer = {**method.get("optimizer", dict(type="Adam")), "lr": args.lr * cell.rate}
     options |= {"method": {**method, "optimizer": optimizer}, "statistics": args.statistics}
     if cell.variant != "base":
-        options["reservoir"] = dict(preset=cell.variant)
+        options["reservoir"] = paired.reservoir_of(cell.variant)
     return options
 
 

@@ -16,10 +16,15 @@ class Pooling(ABC):
     """Decides which share of an expert's update the others make, too."""
 
     @abstractmethod
-    def shares(self, index: int, count: int) -> Tensor:
+    def shares(self, index: int, count: int, images: int) -> Tensor:
         """Note an update of an expert; the share of it for each of ``count`` experts, ``(K,)``.
 
         That of the expert itself is 0: it has made the update already.
+
+        Args:
+            index: The expert.
+            count: How many experts there are.
+            images: How many images the update is of.
         """
 
     @abstractmethod
@@ -33,32 +38,33 @@ class Pooling(ABC):
 
 @register("pooling", "evidence")
 class EvidencePooling(Pooling):
-    """By evidence: an expert that made ``n_i`` updates itself takes ``n0 / (n0 + n_i)`` of others'.
+    """By evidence: an expert that learned from ``n_i`` images takes ``n0 / (n0 + n_i)`` of others'.
 
     A young expert learns what all learn, an old one trusts itself: the weight that an empirical
     Bayes estimate gives to the mean of all against ``n_i`` observations of one's own. With
     ``n0 = 0`` nothing is shared, with a large one all experts are one.
 
     Args:
-        n0: How many updates of its own outweigh what the others say.
+        n0: How many images of its own outweigh what the others say. Images, not updates: one of a
+            single frame tells less than one of a large batch.
     """
 
-    def __init__(self, n0: float = 160.0) -> None:
+    def __init__(self, n0: float = 8000.0) -> None:
         if not n0 >= 0:
-            raise ReservoirError(f"pooling: n0 must be 0 or more updates, got {n0}")
+            raise ReservoirError(f"pooling: n0 must be 0 or more images, got {n0}")
         self.n0 = n0
-        self.updates: list[int] = []
+        self.images: list[int] = []
 
-    def shares(self, index: int, count: int) -> Tensor:
-        self.updates += [0] * (count - len(self.updates))
-        self.updates[index] += 1
-        own = torch.tensor(self.updates, dtype=torch.float)
+    def shares(self, index: int, count: int, images: int) -> Tensor:
+        self.images += [0] * (count - len(self.images))
+        self.images[index] += images
+        own = torch.tensor(self.images, dtype=torch.float)
         shares = 1 / (1 + own / self.n0) if self.n0 else torch.zeros_like(own)
         shares[index] = 0.0
         return shares
 
     def state_dict(self) -> dict[str, Any]:
-        return {"updates": list(self.updates)}
+        return {"images": list(self.images)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.updates = list(state["updates"])
+        self.images = list(state["images"])

@@ -138,7 +138,8 @@ class ReservoirPipeline(AdaptationPipeline):
                 space.adapted(vector).lerp_(space.adapted(self.source), 1 - keep)
         elif self._can_share(inputs) and not torch.equal(before[0], after[0]):
             assert self.pooling is not None
-            shares = self.pooling.shares(index, len(self.reservoir)) * scales * scales[index]
+            shares = self.pooling.shares(index, len(self.reservoir), len(inputs))
+            shares *= scales * scales[index]
             for other in shares.nonzero().flatten().tolist():
                 # One that was never checked out has no state of its own that could move.
                 for old, new, vector in zip(before, after, self._vectors(other), strict=False):

@@ -144,32 +144,32 @@ class WatchParts(Parts):
         return common, newer
 
 
-class UpdateParts(Parts):
-    """Of an ``EvidencePooling``: how many updates an expert made; those of two add up."""
+class EvidenceParts(Parts):
+    """Of an ``EvidencePooling``: how many images an expert learned from; those of two add up."""
 
     def numbers(self, component: Any) -> State:
         return {}
 
     def take_apart(self, state: State, count: int) -> tuple[State, list[State]]:
-        updates = [*state["updates"], *[0] * (count - len(state["updates"]))]
-        common = {name: value for name, value in state.items() if name != "updates"}
-        return common, [{"updates": number} for number in updates]
+        images = [*state["images"], *[0] * (count - len(state["images"]))]
+        common = {name: value for name, value in state.items() if name != "images"}
+        return common, [{"images": number} for number in images]
 
     def put_together(self, common: State, parts: Sequence[State]) -> State:
-        return {**common, "updates": [part["updates"] for part in parts]}
+        return {**common, "images": [part["images"] for part in parts]}
 
     def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
-        return {"updates": one["updates"] + other["updates"]}
+        return {"images": one["images"] + other["images"]}
 
     def mark(self, common: State, parts: Sequence[State]) -> State:
-        return {"updates": [part["updates"] for part in parts]}
+        return {"images": [part["images"] for part in parts]}
 
     def since(
         self, mark: State, common: State, parts: Sequence[State]
     ) -> tuple[State, list[State]]:
-        before = and_zeros(mark["updates"], len(parts))
+        before = and_zeros(mark["images"], len(parts))
         pairs = zip(parts, before, strict=True)
-        return common, [{"updates": part["updates"] - number} for part, number in pairs]
+        return common, [{"images": part["images"] - number} for part, number in pairs]
 
 
 def and_zeros(numbers: Sequence[float], count: int) -> list[Any]:
@@ -177,7 +177,7 @@ def and_zeros(numbers: Sequence[float], count: int) -> list[Any]:
     return [*numbers, *[0] * (count - len(numbers))]
 
 
-PARTS: dict[str, Parts] = {"LabelGuard": WatchParts(), "EvidencePooling": UpdateParts()}
+PARTS: dict[str, Parts] = {"LabelGuard": WatchParts(), "EvidencePooling": EvidenceParts()}
 """By the name of a component's class; one of a user's own may be added."""
 
 

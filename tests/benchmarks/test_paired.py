@@ -6,10 +6,12 @@ from benchmarks.paired import (
     at,
     cells_of,
     difference_table,
+    reservoir_of,
     routing_table,
     score_table,
     second_passes,
 )
+from mmseg_reservoir.errors import ReservoirError
 
 BASE, ROBUST, SOURCE = Cell("tent", 1.0, "base"), Cell("tent", 1.0, "robust"), "source"
 MEAN = list(at("mean").items())
@@ -36,6 +38,19 @@ def test_all_rows_and_the_source_once():
         "tent_1_robust",
         "tent_0.1_base",
     ]
+
+
+def test_a_variant_is_a_preset_with_or_without_changes():
+    assert reservoir_of("robust") == {"preset": "robust"}
+    changed = "robust,pooling=None,guard.every=32,guard.least=1e-2,router.type=oracle"
+    assert reservoir_of(changed) == {
+        "preset": "robust",
+        "pooling": None,
+        "guard": {"every": 32, "least": 0.01},
+        "router": {"type": "oracle"},
+    }
+    with pytest.raises(ReservoirError, match="'guard' of the variant 'robust,guard' is no option"):
+        reservoir_of("robust,guard")
 
 
 def test_scores_are_those_computed_by_hand():

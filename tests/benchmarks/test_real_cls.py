@@ -6,8 +6,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks import cifar_parts, real_cls
-from benchmarks.cifar_parts import CifarResNet20, RememberedStyles, corrupted_cifar
+from benchmarks import cifar_parts, classifiers, real_cls
+from benchmarks.cifar_parts import CifarResNet20, corrupted_cifar
+from benchmarks.remembered_styles import RememberedStyles
 from mmseg_reservoir.cls.run import run
 from mmseg_reservoir.cls.streams import build_stream
 from mmseg_reservoir.errors import ReservoirError
@@ -39,7 +40,7 @@ def small(monkeypatch):
     monkeypatch.setattr(real_cls, "CALIBRATION", 6)
     threads = torch.get_num_threads()
     pool = lambda workers, mp_context: ThreadPoolExecutor(1)  # noqa: E731
-    monkeypatch.setattr(real_cls, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(classifiers, "ProcessPoolExecutor", pool)
     yield
     torch.set_num_threads(threads)
 
@@ -79,11 +80,11 @@ def test_the_command_line_runs_what_is_missing(command, small, tmp_path, capsys,
     assert "## Difference to base" in summary
     assert "## Difference to published" not in summary
 
-    monkeypatch.setattr(real_cls, "run", lambda *args, **options: pytest.fail("it ran again"))
+    monkeypatch.setattr(classifiers, "run", lambda *args, **options: pytest.fail("it ran again"))
     assert real_cls.main([*command, *cells]) == 0
     # Another preset of that name is another run.
     monkeypatch.setitem(PRESETS["small"], "k_max", 3)
-    monkeypatch.setattr(real_cls, "run", lambda *args, **options: 1 / 0)
+    monkeypatch.setattr(classifiers, "run", lambda *args, **options: 1 / 0)
     assert real_cls.main([*command, *cells]) == 1
     assert "tent_1_small, seed 0: failed: division by zero" in capsys.readouterr().err
 

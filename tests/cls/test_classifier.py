@@ -86,7 +86,7 @@ def test_without_a_preset_it_is_the_robust_one():
         experts.append(model.last.route.index)
     assert experts[3:] == [1, 0, 0, 0, 0, 1, 1, 1, 1]
     assert [*model.pipeline.report()["guard"]["experts"]] == [0, 1]
-    assert model.pipeline.pooling.updates == [7, 5]
+    assert model.pipeline.pooling.images == [56, 40]
     named = adaptive(reservoir=dict(preset="robust", **DEFAULT), source=SOURCE)
     assert named.plan.options == model.plan.options
 

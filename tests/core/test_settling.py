@@ -63,7 +63,7 @@ class SetPooling(Pooling):
         self.told = shares
         self.asked = []
 
-    def shares(self, index, count):
+    def shares(self, index, count, images):
         self.asked.append(index)
         found = torch.zeros(count)
         found[: len(self.told)] = torch.tensor(self.told)[:count]
@@ -273,7 +273,8 @@ def test_by_evidence_a_young_expert_learns_more_from_the_others_than_an_old_one(
     moved = pipeline.reservoir.experts[:3] - before
     update = pipeline.reservoir.experts[3] - pipeline.source
     for index, own in ((1, 3), (2, 1)):
-        torch.testing.assert_close(moved[index], 4 / (4 + own) * update)
+        images = own * len(batch(0))
+        torch.testing.assert_close(moved[index], 4 / (4 + images) * update)
 
 
 def test_an_expert_that_moves_along_keeps_its_optimizer():
@@ -468,7 +469,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(kind):
     for a, b in zip(vectors(one), vectors(other), strict=True):
         assert torch.equal(a, b)
     assert other.report() == one.report()
-    assert other.pooling.updates == one.pooling.updates
+    assert other.pooling.images == one.pooling.images
     assert len(one.report()["guard"]["events"]) > alarms
 
 

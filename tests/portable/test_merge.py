@@ -118,8 +118,8 @@ def test_guard_and_pooling_of_a_merged_expert():
     heavier = other.experts[3].parts["guard"]["watch"]
     assert merged.parts["guard"]["watch"]["batches"] == heavier["batches"]
     assert merged.parts["guard"]["watch"]["next"] == 0  # looked at as soon as it adapts
-    updates = [e.parts["pooling"]["updates"] for e in (one.experts[2], other.experts[3])]
-    assert merged.parts["pooling"]["updates"] == sum(updates) > max(updates)
+    images = [e.parts["pooling"]["images"] for e in (one.experts[2], other.experts[3])]
+    assert merged.parts["pooling"]["images"] == sum(images) > max(images)
 
 
 def test_what_one_camera_holds_apart_stays_apart():

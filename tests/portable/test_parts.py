@@ -72,5 +72,5 @@ def test_events_of_the_guard_follow_their_expert():
         (2, 1),
     ]
     assert other.guard.report()["experts"][2]["batches"] == 6
-    updates = pipeline.pooling.state_dict()["updates"]
-    assert other.pooling.state_dict()["updates"] == [*updates[:2], updates[3]]
+    images = pipeline.pooling.state_dict()["images"]
+    assert other.pooling.state_dict()["images"] == [*images[:2], images[3]]

@@ -1,0 +1,99 @@
+"""Cells of a table of classifiers: run those that are missing, and summarise all of them.
+
+What the benchmarks of classifiers share; each of them says what the options of a cell are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import cifar_parts, paired, remembered_styles
+from mmseg_reservoir.build import CLASSIFICATION, Plan
+from mmseg_reservoir.cls.run import check_all, run
+from mmseg_reservoir.presets import with_preset
+from mmseg_reservoir.report.record import strict_json
+from mmseg_reservoir.report.tables import Results
+
+PARTS = (cifar_parts, remembered_styles)
+"""What they register is known in the processes of runs, too, which import this file."""
+NOTE = (
+    "Error in percent, mean over the corruptions: mean over the seeds ± sample deviation. "
+    "Differences are paired by seed: mean ± standard error. Second passes: share of the batches "
+    "that the ensemble predicted; the guard's passes: share of the batches that the source model "
+    "predicted, too."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which cells, and where they are kept."""
+    parser.add_argument("--variants", nargs="+", default=["base", "published", "robust"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--rates", nargs="+", type=float, default=[1.0], help="times the usual one")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+
+
+def reservoir_of(variant: str, styles: Path) -> dict[str, Any]:
+    """Options of a variant's reservoir, which remembers in a folder what it encoded."""
+    reservoir = paired.reservoir_of(variant)
+    style = with_preset(reservoir)["style"]
+    if style.get("type") == "vgg":
+        reservoir["style"] = {**style, "type": "remembered_vgg", "folder": str(styles.resolve())}
+    return reservoir
+
+
+def run_cell(config: Mapping[str, Any], folder: Path, label: str) -> Results:
+    """One run on one core, unless the folder has it already; returns its results."""
+    torch.set_num_threads(1)
+    file = folder / "results.json"
+    if file.is_file():
+        results = json.loads(file.read_text(encoding="utf-8"))
+        keys = ("method", "params", "statistics", "reservoir")
+        adaptation = {key: config[key] for key in keys if key in config}
+        # The options in force, too: a preset may have changed meanwhile.
+        options = Plan(CLASSIFICATION, **adaptation, seed=config["randomness"]["seed"]).options
+        asked = json.loads(strict_json({"config": config, "options": options}))
+        if results["complete"] and all(results[key] == asked[key] for key in asked):
+            return results
+    return run(config, folder, row=label, quiet=True, overwrite=True)
+
+
+def run_all(
+    args: argparse.Namespace, title: str, config_of: Callable[[paired.Cell, int], dict[str, Any]]
+) -> int:
+    """Run what is missing and summarise all that was asked for; how many runs failed, at most 1."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that are started
+    configs = {
+        (cell, seed): config_of(cell, seed)
+        for cell in paired.cells_of(args.methods, args.rates, args.variants)
+        for seed in dict.fromkeys(args.seeds)
+    }
+    for (_, seed), config in configs.items():
+        check_all(config, seed)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.jobs, mp_context=context) as pool:
+        jobs = {}
+        for (cell, seed), config in configs.items():
+            folder = args.out.resolve() / cell.name / f"seed{seed}"
+            jobs[cell, seed] = pool.submit(run_cell, config, folder, cell.name)
+        runs, failures = paired.collect(jobs)
+    print(f"\n{summarise(runs, title, args.out / 'summary.md')}")
+    return min(failures, 1)
+
+
+def summarise(runs: paired.Runs, title: str, path: Path) -> str:
+    """All tables."""
+    columns = list(paired.at("mean").items())
+    parts = {"Error": paired.score_table(runs, columns)}
+    for variant in ("source", "base", "published"):
+        parts[f"Difference to {variant}"] = paired.difference_table(runs, variant, columns)
+    parts["What the reservoirs did"] = paired.routing_table(runs)
+    return paired.write_summary(path, title, parts, NOTE)
