@@ -30,7 +30,9 @@ def test_experts_may_be_added_on_the_way():
     assert pooling.shares(0, count=1, images=1).tolist() == [0.0]
     assert pooling.shares(0, count=1, images=1).tolist() == [0.0]
     torch.testing.assert_close(pooling.shares(1, count=2, images=1), torch.tensor([3 / 5, 0.0]))
-    torch.testing.assert_close(pooling.shares(2, count=3, images=1), torch.tensor([3 / 5, 3 / 4, 0.0]))
+    torch.testing.assert_close(
+        pooling.shares(2, count=3, images=1), torch.tensor([3 / 5, 3 / 4, 0.0])
+    )
     assert pooling.images == [2, 1, 1]
 
 
@@ -74,4 +76,6 @@ def test_the_state_is_a_copy_that_goes_on_alike():
     third = EvidencePooling(n0=5.0)
     third.load_state_dict(one.state_dict())
     for index in [0, 2, 1]:
-        assert torch.equal(one.shares(index, count=3, images=1), third.shares(index, count=3, images=1))
+        assert torch.equal(
+            one.shares(index, count=3, images=1), third.shares(index, count=3, images=1)
+        )
