@@ -61,7 +61,9 @@ PUBLISHED: Options = {
 
 STREAM: Options = {
     "k_max": 16,
-    "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var"},
+    # Frames of a shorter side of 256 are what the router was made on; more pixels cost, and tell
+    # nothing new of a style.
+    "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var", "size": 256},
     "space": {"mean": ["standardise", "squash"], "logvar": ["standardise", "whiten", "squash"]},
     "router": {"type": "segment"},
     # The filter is never quite sure. A second forward pass for one percent of another expert would

@@ -113,7 +113,7 @@ def with_reservoir(**options):
         ({"reservoir": {"pooling": "mean"}}, "unknown pooling 'mean'; valid: evidence"),
         ({"reservoir": {"pooling": {"no": 4}}}, r"reservoir.pooling has no option 'no'.*valid: n0"),
         ({"reservoir": {"pooling": {"n0": "all"}}}, "pooling.n0 must be of type float"),
-        ({"reservoir": {"pooling": {"n0": -1.0}}}, "n0 must be 0 or more updates, got -1.0"),
+        ({"reservoir": {"pooling": {"n0": -1.0}}}, "n0 must be 0 or more images, got -1.0"),
         *(
             (
                 {"reservoir": {part: {}, "pipeline": {"type": "reset"}}},

@@ -25,7 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # to run from anywhere
 
 from benchmarks.speed import growth, page, ratios
-from benchmarks.speed.cases import VARIANTS, Case
+from benchmarks.speed.cases import Case
 from benchmarks.speed.interleaved import CLOCKS
 from benchmarks.speed.ratios import Clock, Figures
 from mmseg_reservoir.command_line import end_in_one_line
@@ -39,8 +39,8 @@ def quick_jobs(clock: Clock) -> list[Job]:
     """What `make bench` measures."""
     seg, cls = Case("tent", "segformer-b0", "256x512"), Case("tent", "resnet20", "batch64")
     return [
-        ("b0", lambda: ratios.compare(seg, [*VARIANTS, "naive"], 4, 5, clock)),
-        ("cifar", lambda: ratios.compare(cls, [*VARIANTS, "naive"], 16, 7, clock)),
+        ("b0", lambda: ratios.compare(seg, [*seg.variants, "naive"], 4, 5, clock)),
+        ("cifar", lambda: ratios.compare(cls, [*cls.variants, "naive"], 16, 7, clock)),
         ("cotta", lambda: ratios.literal_cotta(1, clock, "128x256")),
         ("growth", lambda: growth.with_experts((2, 16), 30, clock)),
         ("bytes", lambda: growth.bytes_per_expert("segformer-b0")),
@@ -52,7 +52,7 @@ def full_jobs(clock: Clock) -> list[Job]:
     """What `make bench FULL=1` measures."""
     big = Case("tent", "segformer-b5", "540x960")
     jobs: list[Job] = [
-        ("b5", lambda: ratios.compare(big, [*VARIANTS, "naive"], 16, 5, clock)),
+        ("b5", lambda: ratios.compare(big, [*big.variants, "naive"], 16, 5, clock)),
         ("bytes", lambda: growth.bytes_per_expert("segformer-b5")),
     ]
     for name in ("tent", "eata", "cotta", "lora"):
@@ -76,7 +76,7 @@ def full_jobs(clock: Clock) -> list[Job]:
 
 def _row(group: str, case: Case, k: int, clock: Clock) -> Job:
     rounds = 3 if case.method == "cotta" else 7
-    return group, lambda: ratios.compare(case, list(VARIANTS), k, rounds, clock)
+    return group, lambda: ratios.compare(case, case.variants, k, rounds, clock)
 
 
 def machine(clock: str) -> Figures:

@@ -27,11 +27,12 @@ HALF = {"size": 0.5}
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {"preset": "published"},
     "stream": {"preset": "stream"},
+    "stream-exact": {"preset": "stream", "style": {"size": None}},
     "stream-half": {"preset": "stream", "style": HALF},
     "robust": {"preset": "robust"},
     "robust-half": {"preset": "robust", "style": HALF},
 }
-"""Reservoirs beside the base method. Their style is exact but for ``half``."""
+"""Reservoirs beside the base method. ``exact``: the style of the image in its own size."""
 METHODS: dict[str, dict[str, Any]] = {
     "tent": {"method": {"type": "tent"}},
     "eata": {"method": {"type": "eata", "margin": 1.0}},  # random nets are never sure
@@ -102,6 +103,12 @@ class Case:
             return int(self.size.removeprefix("batch")), 3, 32, 32
         height, width = map(int, self.size.split("x"))
         return 1, 3, height, width
+
+    @property
+    def variants(self) -> list[str]:
+        """Those that differ: large images are reduced by default, small ones only if told to."""
+        left_out = "-half" if min(self.shape[2:]) > 256 else "-exact"
+        return [name for name in VARIANTS if not name.endswith(left_out)]
 
     def inputs(self, count: int, seed: int = 0) -> list[Tensor]:
         """Batches of noise in [0, 1], in patches, so that filters find edges."""

@@ -125,6 +125,6 @@ def draw(figures: Figures, plot: Path) -> None:
 
 def colour_of(name: str) -> int:
     """The colour of a variant."""
-    order = ("published", "stream", "stream-half", "robust", "robust-half")
+    order = ("published", "stream", "stream-exact", "stream-half", "robust", "robust-half")
     variant = name.rsplit("/", 1)[1]
     return order.index(variant) if variant in order else 9

@@ -45,9 +45,13 @@ class FrameMemory:
         self.labels = np.zeros(0, dtype=int)
         self.times = np.zeros(0, dtype=int)
         self.fading = np.zeros(0, dtype=bool)
+        self._steps = np.zeros(0)  # half the squared distance of each frame to the one before
+        self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # of members, told by their times
 
     def add(self, style: np.ndarray, label: int) -> None:
         """Remember a frame, and forget the oldest of its domain if there are too many."""
+        before = self.styles[-1] if len(self.styles) else style
+        self._steps = np.append(self._steps, np.square(style - before).sum() / 2)
         self.styles = np.concatenate([self.styles, style[None]])
         self.labels = np.append(self.labels, label)
         self.times = np.append(self.times, self.clock)
@@ -60,7 +64,7 @@ class FrameMemory:
         limit = self.size if label else self.recent
         if len(members) > limit:
             oldest = members[: len(members) - limit]
-            for name in _COLUMNS:
+            for name in (*_COLUMNS, "_steps"):
                 setattr(self, name, np.delete(getattr(self, name), oldest, axis=0))
 
     def _goes_ahead(self) -> bool:
@@ -92,7 +96,10 @@ class FrameMemory:
         for k in range(1, self.k):
             rows = self.members(k)
             if len(rows):
-                means[k] = self.styles[rows].mean(axis=0)
+                times = self.times[rows].tobytes()
+                if k not in self._means or self._means[k][0] != times:
+                    self._means[k] = times, self.styles[rows].mean(axis=0)
+                means[k] = self._means[k][1]
         return means
 
     def spreads(self) -> tuple[np.ndarray, float]:
@@ -102,8 +109,7 @@ class FrameMemory:
         """
         same = (np.diff(self.times) == 1) & (self.labels[1:] == self.labels[:-1])
         same &= ~(self.fading[1:] | self.fading[:-1])
-        squares = np.square(np.diff(self.styles, axis=0)).sum(axis=1) / 2
-        totals = np.bincount(self.labels[1:][same], squares[same], minlength=self.k)
+        totals = np.bincount(self.labels[1:][same], self._steps[1:][same], minlength=self.k)
         pairs = np.bincount(self.labels[1:][same], minlength=self.k)
         common = self.prior * self.source_spread + totals[1:].sum()
         common = float(common / (self.prior + pairs[1:].sum()))
@@ -122,6 +128,9 @@ class FrameMemory:
         self.source_spread = state["source_spread"]
         for name in _COLUMNS:
             setattr(self, name, as_array(state[name]))
+        steps = np.diff(self.styles, axis=0, prepend=self.styles[:1])
+        self._steps = np.square(steps).sum(axis=1) / 2
+        self._means = {}
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
