@@ -5,7 +5,7 @@
 
 A seed is a MiniCity of its own (see benchmarks/minicity.py). The share of updates is counted there;
 what it gives in time is computed from the stages of a step of SegFormer-B0 at 256 x 512, measured
-in turns. Runs in OUT are not repeated.
+in turns. Runs in OUT are not repeated; another --style-size needs another OUT.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ class Draw:
     Args:
         seed: Of the scenes and of the runs.
         folder: Where its files are, or go.
+        style_size: Share of a frame's sides in which its style is taken; None: as the preset.
     """
 
-    def __init__(self, seed: int, folder: Path) -> None:
-        self.seed, self.folder = seed, folder
+    def __init__(self, seed: int, folder: Path, style_size: float | None = None) -> None:
+        self.seed, self.folder, self.style_size = seed, folder, style_size
         write_dataset(folder, seed, COUNTS)
         self.styles: dict[int, Tensor] = {}
         self.known: dict[str, Any] = {}
@@ -108,6 +109,8 @@ class Draw:
         cfg.test_dataloader.dataset.data_root = str(self.folder)
         cfg.source_images.data_root = str(self.folder / "rgb_anon" / "clear" / "train")
         cfg.reservoir.trigger = trigger
+        if self.style_size is not None:
+            cfg.reservoir.style = dict(size=self.style_size)
         if self.known:  # what the source says is the same for all
             cfg.reservoir.calibration = self.known["calibration"]
             cfg.reservoir.guard = dict(type="labels", margin=self.known["margin"])
@@ -181,13 +184,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--triggers", nargs="+", default=list(TRIGGERS), choices=list(TRIGGERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--style-size", type=float, help="share of the sides for the style")
     parser.add_argument("--turns", type=int, default=15, help="of the timing")
     parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "trigger")
     args = parser.parse_args(argv)
     out = args.out.resolve()
     runs: dict[tuple[str, str], list[dict]] = {}
     for seed in args.seeds:
-        draw = Draw(seed, out / f"seed{seed}" / "data")
+        draw = Draw(seed, out / f"seed{seed}" / "data", args.style_size)
         for method, trigger in itertools.product(args.methods, args.triggers):
             file = out / f"seed{seed}" / f"{method}_{trigger}_{args.rounds}.json"
             if not file.is_file():
@@ -195,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 write_text(file, strict_json({"options": TRIGGERS[trigger], **found}))
                 print(file.stem, seed, [round(x, 2) for x in found["rounds"]], flush=True)
             runs.setdefault((method, trigger), []).append(json.loads(file.read_text("utf-8")))
-    cost = stages(args.turns)
+    cost = stages(args.turns, args.style_size)
     told = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in cost.items())
     rows = summarise(runs, cost)
     table = make_table(HEADER, rows, 2, markdown=True)

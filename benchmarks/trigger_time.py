@@ -24,16 +24,21 @@ NEVER = dict(type="first_visit")
 """Of experts that are visited a second time."""
 
 
-def stages(turns: int) -> dict[str, float]:
+def stages(turns: int, style_size: float | None = None) -> dict[str, float]:
     """Seconds of what a step of SegFormer-B0 at 256 x 512 is made of, medians of turns.
 
     ``style``, ``adapt`` (forward, backward, step and what comes of it for four experts that pool)
     and ``rest``, one after the other in every turn. Of the processor's time: others' work on the
     machine is not counted.
+
+    Args:
+        turns: How often each is timed.
+        style_size: Share of the image's sides in which its style is taken; None: as the preset.
     """
     torch.manual_seed(0)
     inputs = torch.randn(1, 3, 256, 512)
-    encode = pick("style", STREAM["style"], "style").make()
+    size = {} if style_size is None else {"size": style_size}
+    encode = pick("style", {**STREAM["style"], **size}, "style").make()
     pipelines = {name: _b0(trigger) for name, trigger in (("adapt", None), ("rest", NEVER))}
     seconds: dict[str, list[float]] = {"style": [], "adapt": [], "rest": []}
     for _ in range(turns + 1):
