@@ -153,7 +153,7 @@ class SettledTrigger(Trigger):
     """
 
     def __init__(
-        self, probe: int = 8, first: int = 16, threshold: float = 2.0, momentum: float = 0.8
+        self, probe: int = 12, first: int = 16, threshold: float = 2.0, momentum: float = 0.8
     ) -> None:
         super().__init__()
         self.probe = _at_least_one("settled", probe=probe)
