@@ -15,7 +15,7 @@ from mmseg_reservoir.style.shipped_styles import (
 
 def encoder():
     options = {name: value for name, value in STREAM["style"].items() if name != "type"}
-    return StyleEncoder(**options, size=SIZE)
+    return StyleEncoder(**{**options, "size": SIZE})
 
 
 def test_the_shipped_file_fits_the_encoder_that_the_options_make():
