@@ -41,9 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
 
 
-def reservoir_of(variant: str, styles: Path) -> dict[str, Any]:
+def reservoir_of(
+    variant: str, styles: Path, written: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Options of a variant's reservoir, which remembers in a folder what it encoded."""
-    reservoir = paired.reservoir_of(variant)
+    reservoir = paired.reservoir_of(variant, written)
     style = with_preset(reservoir)["style"]
     if style.get("type") == "vgg":
         reservoir["style"] = {**style, "type": "remembered_vgg", "folder": str(styles.resolve())}

@@ -37,8 +37,8 @@ def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[st
     )
     config["method"]["optimizer"]["lr"] *= cell.rate or 1
     if with_reservoir:
-        chosen = classifiers.reservoir_of(cell.variant, args.out / "styles" / f"seed{seed}")
-        config["reservoir"] = {**config["reservoir"], **chosen}
+        styles = args.out / "styles" / f"seed{seed}"
+        config["reservoir"] = classifiers.reservoir_of(cell.variant, styles, config["reservoir"])
     return config
 
 

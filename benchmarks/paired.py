@@ -47,13 +47,17 @@ Column = tuple[str, Callable[[Results], float]]
 """A heading, and what of a run stands below it."""
 
 
-def reservoir_of(variant: str) -> dict[str, Any]:
+def reservoir_of(variant: str, written: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Options of the reservoir that a variant stands for.
 
     ``robust`` is a preset; ``robust,pooling=None,guard.every=32`` changes some of its options.
+
+    Args:
+        variant: A preset, with or without changes.
+        written: What a config says for its reservoir, whatever the preset; changes go over it.
     """
     preset, *changes = variant.split(",")
-    options = Config({"preset": preset})
+    options = Config({**(written or {}), "preset": preset})
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals:

@@ -34,6 +34,17 @@ def test_a_cell_is_a_row_of_the_table_with_a_rate_and_a_variant(tmp_path):
     assert guardless["style"]["folder"] == str(tmp_path / "styles" / "seed3")
 
 
+@pytest.mark.parametrize("preset", ["published", "robust"])
+def test_what_the_table_says_for_its_reservoir_holds_unless_it_is_changed(preset, tmp_path):
+    table = digits.read_config(digits.TABLE, {}).to_dict()["with_reservoir"]
+    written = config(preset, 1.0, f"--out={tmp_path}")["reservoir"]
+    assert tuple(written["style"]["size"]) == tuple(table["style"]["size"])
+    assert written["calibration"] == table["calibration"]
+    changed = config(f"{preset},style.size=8", 1.0, f"--out={tmp_path}")["reservoir"]
+    assert changed["style"]["size"] == 8
+    assert changed["style"]["statistic"] == written["style"]["statistic"]
+
+
 def test_cells_are_run_and_compared(tmp_path, capsys, in_this_process):
     words = [f"--out={tmp_path}", "--rounds=1", "--seeds=0", "--methods=tent", "--variants"]
     assert digits.main([*words, "base", "robust,pooling=None"]) == 0
