@@ -40,12 +40,14 @@ class Task:
         statistics: What BatchNorm normalises by, unless the method has a wish.
         under: The part of the model that adapts.
         optimizer: What steps it.
+        style: How a style encoder looks at images where the preset leaves it open.
     """
 
     handles: str
     statistics: str
     under: str
     optimizer: Options
+    style: Options
 
 
 SEGMENTATION = Task(
@@ -53,12 +55,14 @@ SEGMENTATION = Task(
     statistics="running",  # a single image is too little to normalise by
     under="backbone",
     optimizer={"type": "Adam", "lr": 7.5e-6},  # the paper's for SegFormer-B5
+    style={},  # a frame that comes alone is needed whole
 )
 CLASSIFICATION = Task(
     handles="images",
     statistics="batch",  # as in TENT
     under="",
     optimizer={"type": "Adam", "lr": 1e-3},  # the paper's for CIFAR
+    style={"crop": 0.5},  # of many images the middle will do (see docs/performance.md)
 )
 
 
@@ -115,7 +119,7 @@ class Plan:
                 "a method that is ready made has its parameters and statistics already: leave out "
                 "params and statistics"
             )
-        self._reservoir = None if reservoir is None else ReservoirPlan(reservoir, seed)
+        self._reservoir = None if reservoir is None else ReservoirPlan(reservoir, seed, task.style)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from .options import Options, choose
 
 PUBLISHED_CODE: Options = {
     "k_max": 16,
-    "style": {"type": "vgg", "taps": "shallow", "statistic": "logvar"},
+    "style": {"type": "vgg", "taps": "shallow", "statistic": "logvar", "crop": None},
     "memory": {"type": "published", "capacity": 1024, "per_expert": True},
     "clustering": {
         "type": "information",

@@ -55,7 +55,13 @@ class WarmStart:
 
 
 class ReservoirPlan:
-    """Router, encoder and pipeline of a reservoir."""
+    """Router, encoder and pipeline of a reservoir.
+
+    Args:
+        written: Options, or the name of a preset.
+        seed: Of everything random in it.
+        style: How the task's encoder looks at images where the options do not say.
+    """
 
     PARTS = ("memory", "clustering", "space")
     """Groups of options for parts of a router; it uses those that its constructor names."""
@@ -65,7 +71,7 @@ class ReservoirPlan:
 
     None, as published: nothing does."""
 
-    def __init__(self, written: Options | str, seed: int) -> None:
+    def __init__(self, written: Options | str, seed: int, style: Options | None = None) -> None:
         options = with_preset(written)
         groups = ("k_max", "style", "calibration", *self.PARTS, "router", *self.CARE, "pipeline")
         start = {name: options.pop(name) for name in parameters_of(WarmStart) if name in options}
@@ -75,7 +81,7 @@ class ReservoirPlan:
                 raise ReservoirError(f"reservoir has no option {name!r}{valid}")
         check_options(Router, {"k_max": options.get("k_max", 16)}, "reservoir")
         self.start = construct(WarmStart, start, "reservoir")
-        self.given = {"k_max": options.get("k_max", 16), "seed": seed}
+        self.given = {"k_max": options.get("k_max", 16), "seed": seed, **(style or {})}
         self.router = options["router"]
         self.parts: dict[str, Choice] = {}
         self._pick_router(options, {} if isinstance(written, str) else written)
@@ -170,7 +176,7 @@ class ReservoirPlan:
     def _make_encoder(self, place: Workplace) -> Callable[[Tensor], Tensor]:
         encoder = self.style
         if isinstance(encoder, Choice):
-            encoder = encoder.make(model=place.model, forward=place.forward)
+            encoder = encoder.make(model=place.model, forward=place.forward, **self.given)
         if getattr(encoder, "sees", "inputs") == "inputs":
             return encoder
         return Shown(encoder, place.image_range.to_imagenet)

@@ -172,6 +172,20 @@ def test_the_tasks_differ_in_their_defaults_alone():
     assert one == other
 
 
+@pytest.mark.parametrize("preset", ["robust", "stream"])
+def test_of_batches_the_middle_is_looked_at_unless_one_says_otherwise(preset):
+    def crop(task, **style):
+        options = {"preset": preset, "style": style} if style else preset
+        return Plan(task, "tent", reservoir=options).options["reservoir"]["style"]["crop"]
+
+    assert crop(SEGMENTATION) is None, "a frame that comes alone is needed whole"
+    assert crop(CLASSIFICATION) == 0.5
+    assert crop(CLASSIFICATION, size=64) == 0.5
+    assert crop(CLASSIFICATION, crop=None) is None
+    published = Plan(CLASSIFICATION, "tent", reservoir="published").options["reservoir"]
+    assert published["style"]["crop"] is None, "as published"
+
+
 # What is made.
 
 

@@ -27,12 +27,12 @@ HALF = {"size": 0.5}
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {"preset": "published"},
     "stream": {"preset": "stream"},
-    "stream-exact": {"preset": "stream", "style": {"size": None}},
+    "stream-exact": {"preset": "stream", "style": {"size": None, "crop": None}},
     "stream-half": {"preset": "stream", "style": HALF},
     "robust": {"preset": "robust"},
     "robust-half": {"preset": "robust", "style": HALF},
 }
-"""Reservoirs beside the base method. ``exact``: the style of the image in its own size."""
+"""Reservoirs beside the base method. ``exact``: the style of whole images in their own size."""
 METHODS: dict[str, dict[str, Any]] = {
     "tent": {"method": {"type": "tent"}},
     "eata": {"method": {"type": "eata", "margin": 1.0}},  # random nets are never sure
@@ -106,8 +106,9 @@ class Case:
 
     @property
     def variants(self) -> list[str]:
-        """Those that differ: large images are reduced by default, small ones only if told to."""
-        left_out = "-half" if min(self.shape[2:]) > 256 else "-exact"
+        """Those that differ: of small frames all is looked at by default, and less if told to."""
+        count, _, *sides = self.shape
+        left_out = "-exact" if count == 1 and min(sides) <= 256 else "-half"
         return [name for name in VARIANTS if not name.endswith(left_out)]
 
     def inputs(self, count: int, seed: int = 0) -> list[Tensor]:

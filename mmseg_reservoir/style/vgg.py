@@ -17,7 +17,7 @@ from ..options import choose, register
 from .encoder import Encoder
 from .image_moments import ImageMoments, pooled
 from .statistics import Statistic, find_statistic, length_of, name_of
-from .view_size import Size, check_size, reduced
+from .view_size import Size, check_crop, check_size, middle, reduced
 
 SHIPPED = "checkpoints/vgg19_front.safetensors"
 """The convolutions that come with this project; ``checkpoints/README.md`` tells their origin."""
@@ -142,6 +142,8 @@ class StyleEncoder(Encoder):
         size: Look at a smaller copy of the images, for speed: ``(height, width)``; one whole
             number, the length of the shorter side (images that are no larger stay as they are); or
             a share of both sides, such as 0.5. None: the images as they are.
+        crop: Of that copy, look at the middle alone: so much of both sides. For batches of many
+            images; a frame that comes alone is needed whole. None: all of it.
     """
 
     pools = True
@@ -152,12 +154,14 @@ class StyleEncoder(Encoder):
         taps: Sequence[int] | str = "shallow",
         statistic: str | Statistic = "logvar",
         size: Size | None = None,
+        crop: float | None = None,
     ) -> None:
         super().__init__()
         self.weights = weights
         self.taps = _check_taps(taps, weights)
         self.statistic = find_statistic(statistic)
         self.size = check_size(size)
+        self.crop = check_crop(crop)
         with torch.device("meta"):  # no random initialisation: the weights follow
             self.features = vgg19_features(max(self.taps))
         channels = [len(self.features.get_parameter(f"{tap}.bias")) for tap in self.taps]
@@ -180,11 +184,11 @@ class StyleEncoder(Encoder):
         self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
 
     def fingerprint(self) -> dict[str, Any]:
-        return super().fingerprint() | {
-            "taps": list(self.taps),
-            "statistic": name_of(self.statistic),
-            "size": list(self.size) if isinstance(self.size, tuple) else self.size,
-        }
+        view = {"size": list(self.size) if isinstance(self.size, tuple) else self.size}
+        if self.crop is not None:  # styles of before there was a crop are of whole images
+            view["crop"] = self.crop
+        taps = {"taps": list(self.taps), "statistic": name_of(self.statistic)}
+        return super().fingerprint() | taps | view
 
     def forward(self, images: Tensor) -> Tensor:
         """Style vector ``(d,)`` of ImageNet-normalised images ``(N, 3, H, W)``."""
@@ -206,6 +210,8 @@ class StyleEncoder(Encoder):
             x = images.float()
             if self.size is not None:
                 x = reduced(x, self.size)
+            if self.crop is not None:
+                x = middle(x, self.crop)
             # All that follows is faster where the channels of a pixel lie side by side.
             x = x.contiguous(memory_format=torch.channels_last)
             measured = []

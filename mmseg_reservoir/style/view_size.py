@@ -1,4 +1,4 @@
-"""The size in which a style encoder looks at images: fewer pixels, less time."""
+"""What a style encoder looks at of an image: fewer pixels, less time."""
 
 from __future__ import annotations
 
@@ -29,6 +29,27 @@ def reduced(images: Tensor, size: Size) -> Tensor:
         return images
     height, width = (max(1, round(share * side)) for side in sides)
     return interpolate(images, (height, width), mode="area")
+
+
+def middle(images: Tensor, share: float) -> Tensor:
+    """The middle of images ``(N, C, H, W)``, so much of both sides, each pixel as it is.
+
+    Of a batch, parts of all images tell more of its style than all of some images do, and noise and
+    blur, which a smaller copy would smooth away, stay.
+    """
+    height, width = (max(1, round(share * side)) for side in images.shape[-2:])
+    top, left = ((images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2)
+    return images[..., top : top + height, left : left + width]
+
+
+def check_crop(crop: Any) -> float | None:
+    """A share of both sides as it was written, if it is one."""
+    is_number = isinstance(crop, (int, float)) and not isinstance(crop, bool)
+    if crop is None or (is_number and 0 < crop <= 1):
+        return crop
+    raise ReservoirError(
+        f"reservoir.style.crop must be a share of both sides in (0, 1], or None, got {crop!r}"
+    )
 
 
 def check_size(size: Any) -> Size | None:

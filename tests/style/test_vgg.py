@@ -85,6 +85,18 @@ def test_resizing_and_deeper_taps():
     assert encoder.fingerprint() != StyleEncoder("seeded", taps=(2, 10)).fingerprint()
 
 
+def test_a_crop_is_taken_of_the_smaller_copy():
+    encoder = StyleEncoder("seeded", size=0.5, crop=0.5)
+    plain = StyleEncoder("seeded")
+    x = torch.rand(3, 3, 32, 64)
+    small = F.interpolate(x, (16, 32), mode="area")[..., 4:12, 8:24]
+    torch.testing.assert_close(encoder(x), plain(small))
+    pooled = encoder.pooled(encoder.moments(x))
+    torch.testing.assert_close(pooled, encoder(x), rtol=1e-4, atol=1e-5)
+    assert encoder.fingerprint() != StyleEncoder("seeded", size=0.5).fingerprint()
+    assert "crop" not in plain.fingerprint(), "styles of before there was a crop stay valid"
+
+
 @pytest.mark.parametrize("suffix", ["pth", "safetensors"])
 def test_reads_torchvisions_file_by_key(tmp_path, encoder, suffix):
     state = {f"features.{k}": v + 1 for k, v in encoder.features.state_dict().items()}
@@ -145,6 +157,7 @@ def test_mistakes_are_explained(tmp_path, monkeypatch):
         (dict(statistic=lambda x: x), r"'<lambda>' makes \(2, 64, 8, 8\).*return one vector"),
         (dict(size=1.5), r"size must be \(height, width\)"),
         (dict(size=(0, 16)), r"size must be \(height, width\)"),
+        (dict(crop=2), r"style\.crop must be a share"),
     ],
 )
 def test_options_are_checked_before_anything_is_read(monkeypatch, options, message):

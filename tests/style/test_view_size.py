@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.style.view_size import check_size, reduced
+from mmseg_reservoir.style.view_size import check_crop, check_size, middle, reduced
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,16 @@ def test_a_pixel_is_the_mean_of_those_it_stands_for():
 def test_what_is_no_size_is_refused(size):
     with pytest.raises(ReservoirError, match="a share of both sides"):
         check_size(size)
+
+
+def test_the_middle_keeps_its_pixels_as_they_are():
+    image = torch.arange(24.0).view(1, 1, 4, 6)
+    assert middle(image, 0.5).tolist() == [[[[7, 8, 9], [13, 14, 15]]]]
+    assert torch.equal(middle(image, 1), image)
+    assert middle(image, 0.01).shape == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("crop", [0, 1.5, -0.5, (0.5, 0.5), "half", True])
+def test_what_is_no_crop_is_refused(crop):
+    with pytest.raises(ReservoirError, match=r"style\.crop must be a share of both sides"):
+        check_crop(crop)
