@@ -154,8 +154,8 @@ def calibrate(
         calibration = Calibration.load(file)
         if style is not None and calibration.about.get("style") != style:
             raise ReservoirError(
-                f"{file} was made with another style encoder (weights, taps, statistic, size or crop): "
-                "calibrate again, or use the same reservoir.style"
+                f"{file} was made with another style encoder (weights, taps, statistic, size or "
+                "crop): calibrate again, or use the same reservoir.style"
             )
         return calibration
     if source is None:
