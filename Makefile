@@ -42,7 +42,9 @@ bench: $(STAMP)  ## Measure what the reservoir costs (FULL=1: all of it, up to h
 
 test: $(STAMP)  ## Run the fast tests, lint included
 	@# One process per core, each with one thread: threads of several would wait for each other.
-	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	@# Files in the order of tests/conftest.py, the longest first, not by their number of tests.
+	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile \
+	    --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)  ## Report errors of style and of types
 	@$(RUN) -m ruff check .

@@ -5,7 +5,7 @@
 # style.type="vgg"                  or "model": taps of the source model itself
 # style.weights="shipped"           VGG-19: checkpoints/vgg19_front.safetensors; "torchvision"
 #                                   downloads its file (550 MB), a path uses a copy, "seeded" random
-# style.taps="shallow"              and style.statistic="logvar", style.size=None
+# style.taps="shallow"              and style.statistic="logvar", style.size=None, .crop=None
 # calibration.file=None             calibration.safetensors of an earlier run; no source is needed
 # memory.type="reservoir"           memory.capacity=1024
 # clustering.type="information"     clustering.distance, .temperature, .lr, .weight_decay, ...
