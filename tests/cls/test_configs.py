@@ -166,7 +166,7 @@ IN_FULL = {
         "params": {"type": "prompt", "count": 8},
         "reservoir": {
             "preset": "robust",
-            "style": {"size": (16, 16)},
+            "style": {"size": (16, 16), "crop": None},
             "calibration": {"batches": 100},
         },
         "stream": {"type": "csc", "rounds": 20, "batch_size": 50, "shuffle": "visit"},
