@@ -88,6 +88,7 @@ def run_all(
             jobs[cell, seed] = pool.submit(run_cell, config, folder, cell.name)
         runs, failures = paired.collect(jobs)
     print(f"\n{summarise(runs, title, args.out / 'summary.md')}")
+    paired.draw(runs, args.out / "curves.png")
     return min(failures, 1)
 
 

@@ -19,7 +19,8 @@ from mmengine.config import Config
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import write_text
-from mmseg_reservoir.report.summary import Statistic
+from mmseg_reservoir.report.curves import plot_curves
+from mmseg_reservoir.report.summary import Group, Statistic
 from mmseg_reservoir.report.tables import Results, make_table, routing_purity, scores_by_domain
 
 
@@ -189,6 +190,18 @@ def collect(jobs: Mapping[tuple[Cell, int], Future]) -> tuple[Runs, int]:
         else:
             print(f"{cell.name}, seed {seed}: done", flush=True)
     return runs, failures
+
+
+def draw(runs: Runs, path: Path) -> None:
+    """A panel per method and rate, in it a curve per variant: mean and deviation by visit."""
+    panels: dict[str, dict[str, Group]] = {}
+    for cell, found in runs.items():
+        if found and cell.method:
+            rate = "" if cell.rate in (None, 1) else f", {cell.rate:g} times the rate"
+            group = Group(cell.name, {Path(str(seed)): run for seed, run in found.items()})
+            panels.setdefault(f"{cell.method}{rate}", {})[cell.variant] = group
+    if panels:
+        plot_curves(panels, path)
 
 
 def write_summary(path: Path, title: str, parts: Mapping[str, str | None], note: str) -> str:

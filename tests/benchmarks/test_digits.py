@@ -52,6 +52,7 @@ def test_cells_are_run_and_compared(tmp_path, capsys, in_this_process):
     assert "tent_1_robust,pooling=None, seed 0: done" in printed
     assert (tmp_path / "summary.md").read_text() in printed
     assert "## Difference to base" in printed
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_mistakes_end_in_one_line(tmp_path, capsys):
