@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from torch import Tensor, nn
 
+from .core.guard import SOURCE_BATCHES
 from .core.image_range import ImageRange
 from .core.pipeline import AdaptationPipeline, SingleModelPipeline
 from .errors import ReservoirError
@@ -183,10 +186,35 @@ class Plan:
             pipeline.method.prepare(place.source)
             # A look must leave no trace, in statistics that follow what they see neither.
             pipeline.method.space.load(pipeline.method.source)
-        if getattr(pipeline, "guard", None) is not None:
-            there = getattr(place.source, "is_named", True)  # a guard can do without
-            pipeline.guard.prepare(pipeline.predict_source, place.source if there else None)
+        there = getattr(place.source, "is_named", True)  # both can do without
+        return _measure(pipeline, place.source if there else None, calibration)
+
+
+def _measure(
+    pipeline: AdaptationPipeline, source: SourceImages | None, calibration: Calibration | None
+) -> Calibration | None:
+    """Let guard and alignment learn from one pass of the model over source batches.
+
+    Returns:
+        The calibration, with the reference of the alignment.
+    """
+    guard, alignment = (getattr(pipeline, name, None) for name in ("guard", "alignment"))
+    batches = None if source is None else islice(source, SOURCE_BATCHES)
+    with nullcontext() if alignment is None else alignment.measuring():
+        if guard is not None:
+            guard.prepare(pipeline.predict_source, batches)
+        if alignment is not None:
+            for inputs in batches or ():  # that the guard has left
+                pipeline.predict_source(inputs)
+    if alignment is None:
         return calibration
+    if alignment.reference is None:
+        alignment.take_reference(
+            pipeline.method.space.model, None if calibration is None else calibration.reference
+        )
+    if alignment.reference is None or calibration is None:
+        return calibration
+    return replace(calibration, reference=alignment.reference.state_dict())
 
 
 def _plain(value: Any) -> Any:

@@ -37,6 +37,7 @@ KINDS: dict[str, str] = {
     "guard": "guard",
     "pooling": "pooling",
     "trigger": "trigger",
+    "alignment": "alignment",
     "pipeline": "pipeline",
     "optimizer": "optimizer",
     "stream": "stream",

@@ -74,12 +74,13 @@ STREAM: Options = {
 
 ROBUST: Options = {
     **STREAM,
+    "alignment": {"type": "moments"},
     "guard": {"type": "labels"},
     "pooling": {"type": "evidence"},
     # Experts that learn from each other are close: a blend of them is not worth a second pass.
-    "pipeline": {**PUBLISHED_CODE["pipeline"], "ensemble": False},
+    "pipeline": {**PUBLISHED_CODE["pipeline"], "ensemble": False, "unfit": "predict"},
 }
-"""Experts that are watched and learn from each other (see docs/robust.md), routed as streams."""
+"""Experts that align, are watched and learn from each other (see docs/robust.md), routed as streams."""
 
 PRESETS: dict[str, Options] = {
     "paper": PAPER,

@@ -66,7 +66,12 @@ class ReservoirPlan:
     PARTS = ("memory", "clustering", "space")
     """Groups of options for parts of a router; it uses those that its constructor names."""
 
-    CARE = {"guard": "labels", "pooling": "evidence", "trigger": "settled"}
+    CARE = {
+        "alignment": "moments",
+        "guard": "labels",
+        "pooling": "evidence",
+        "trigger": "settled",
+    }
     """Groups of options for what looks after the experts, and their types where none is named.
 
     None, as published: nothing does."""
@@ -81,7 +86,8 @@ class ReservoirPlan:
                 raise ReservoirError(f"reservoir has no option {name!r}{valid}")
         check_options(Router, {"k_max": options.get("k_max", 16)}, "reservoir")
         self.start = construct(WarmStart, start, "reservoir")
-        self.given = {"k_max": options.get("k_max", 16), "seed": seed, **(style or {})}
+        self.given = {"k_max": options.get("k_max", 16), "seed": seed}
+        self.view = style or {}
         self.router = options["router"]
         self.parts: dict[str, Choice] = {}
         self._pick_router(options, {} if isinstance(written, str) else written)
@@ -158,7 +164,8 @@ class ReservoirPlan:
         values: dict[str, Any] = {"k_max": self.given["k_max"], **vars(self.start)}
         for name in ("style", "calibration", "router", "pipeline"):
             part = getattr(self, name)
-            values[name] = part.complete(**self.given) if isinstance(part, Choice) else part
+            given = self.view if name == "style" else self.given
+            values[name] = part.complete(**given) if isinstance(part, Choice) else part
         parts = {**self.parts, **self.care}
         return values | {name: part.complete(**self.given) for name, part in parts.items()}
 
@@ -176,7 +183,7 @@ class ReservoirPlan:
     def _make_encoder(self, place: Workplace) -> Callable[[Tensor], Tensor]:
         encoder = self.style
         if isinstance(encoder, Choice):
-            encoder = encoder.make(model=place.model, forward=place.forward, **self.given)
+            encoder = encoder.make(model=place.model, forward=place.forward, **self.view)
         if getattr(encoder, "sees", "inputs") == "inputs":
             return encoder
         return Shown(encoder, place.image_range.to_imagenet)

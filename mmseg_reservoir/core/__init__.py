@@ -1,5 +1,6 @@
 """The task-independent core: pipelines around a method, and their reservoir. Torch only."""
 
+from .alignment import Alignment
 from .domain_reset import DomainResetPipeline
 from .guard import Guard, LabelGuard
 from .image_range import ImageRange
@@ -13,6 +14,7 @@ from .trigger import EveryTrigger, FirstVisitTrigger, SettledTrigger, Trigger
 
 __all__ = [
     "AdaptationPipeline",
+    "Alignment",
     "DomainResetPipeline",
     "EveryTrigger",
     "EvidencePooling",

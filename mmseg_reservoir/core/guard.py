@@ -18,7 +18,8 @@ from .expert_watch import Answers, Watch, entropy, histogram
 from .state import copied_to
 
 _logger = logging.getLogger(__name__)
-_BATCHES = 64  # of the source, for the spread; more tell nothing new
+SOURCE_BATCHES = 64
+"""Source batches that the model sees before the stream begins; more tell nothing new."""
 _LEAST_SCALE = 1e-3  # from which an expert can come back
 _EVENTS = 1000  # that are remembered; the counts go on
 _FRAME = 5.0  # times the smallest margin: about what was measured on frames of two street scenes
@@ -136,7 +137,7 @@ class LabelGuard(Guard):
         """Measure the margin on source batches, unless it is given."""
         if self.margin is not None:
             return
-        batches = islice(() if source is None else source, _BATCHES)
+        batches = islice(() if source is None else source, SOURCE_BATCHES)
         entropies, is_map = [], False
         for logits in map(predict, batches):
             entropies.append(entropy(histogram(logits)))

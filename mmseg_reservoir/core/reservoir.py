@@ -60,6 +60,11 @@ class Reservoir:
         return len(self._states)
 
     @property
+    def last(self) -> int:
+        """The expert of the newest batch that one adapted to; 0, the source's, before the first."""
+        return self._last or 0
+
+    @property
     def experts(self) -> Tensor:
         """The parameters of all experts, ``(K, P)``: a view, to be read."""
         return self._matrix[: len(self)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import find, register
+from ..options import choose, find, register
+from .alignment import Alignment
 from .expert_init import ExpertInit
 from .expert_watch import Answers
 from .guard import Guard
@@ -22,6 +24,10 @@ from .trigger import Trigger
 if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod
     from ..routing.base import Router
+
+
+STATEFUL = ("router", "guard", "pooling", "trigger", "alignment")
+"""The parts of the pipeline, beside the reservoir, that have a state."""
 
 
 @register("pipeline", "reservoir")
@@ -41,6 +47,9 @@ class ReservoirPipeline(AdaptationPipeline):
         guard: Watches every expert; None trusts all updates, as published.
         pooling: How experts learn from each other; None: not at all, as published.
         trigger: Which batches an expert adapts to; None: to all, as published.
+        alignment: Corrects feature moments of every expert's domain; None: nothing, as published.
+        unfit: What to do with a batch that fits no expert: ``"learn"`` adapts the nearest one, as
+            published, ``"predict"`` only predicts it with that. Defaults to ``"learn"``.
     """
 
     def __init__(
@@ -56,6 +65,8 @@ class ReservoirPipeline(AdaptationPipeline):
         guard: Guard | None = None,
         pooling: Pooling | None = None,
         trigger: Trigger | None = None,
+        alignment: Alignment | None = None,
+        unfit: Literal["learn", "predict"] = "learn",
     ) -> None:
         super().__init__(method, predict)
         if trigger is not None:
@@ -63,6 +74,10 @@ class ReservoirPipeline(AdaptationPipeline):
         self.guard = guard
         self.pooling = pooling
         self.trigger = trigger
+        self.alignment = alignment
+        self.learns_unfit = choose(unfit, {"learn": True, "predict": False}, "handling of unfit")
+        if alignment is not None:
+            method.forward = alignment.attach(method.space.model, method.forward)
         self._cares = guard is not None or pooling is not None
         self.ensemble = ensemble
         self.progressive = progressive
@@ -76,20 +91,24 @@ class ReservoirPipeline(AdaptationPipeline):
         """Adapt the expert of the batch's style and predict with the experts' ensemble."""
         route = find_route(self.router, self.encoder, inputs, complete, domain)
         if route.is_new:
-            self.reservoir.add(*self.init(self.reservoir, self.method, inputs))
+            self._open(inputs)
+        if not (route.fits or self.learns_unfit):
+            return self._wait(route, inputs)
         if self.trigger is not None and not self.trigger.is_due(route.index):
             return self._rest(route, inputs)
 
         alone = self._is_alone(route)
         reuse = alone and not self.predict_after
         if not (reuse or self.predict_after):
-            logits = self._predict_together(route.weights, inputs)
+            with self._aligned(route.index):
+                logits = self._predict_together(route, inputs)
 
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
         before = [expert.clone(), *self.method.moving(state)] if self._cares else []
         updates = self.method.counts["updates"]
-        adapting = self.method.adapt(inputs)
+        with self._aligned(route.index, learn_from=inputs):
+            adapting = self.method.adapt(inputs)
         adapted = self.method.space.values.detach()
         if self.progressive:
             adapted = torch.lerp(expert, adapted, float(route.weights[route.index]))
@@ -98,6 +117,8 @@ class ReservoirPipeline(AdaptationPipeline):
         self.reservoir.note(route.index, images=len(inputs), updates=updates)
         if self.trigger is not None:
             self.trigger.note(route.index, adapting)
+        if self.alignment is not None:
+            self._probe_alignment(route.index, expert, inputs, adapting)
         if self._cares:
             self._settle(route.index, before, inputs, adapting)
 
@@ -105,15 +126,52 @@ class ReservoirPipeline(AdaptationPipeline):
             logits = adapting
         elif alone:
             self.method.space.load(expert)
-            logits = self.method.predict(inputs)
+            with self._aligned(route.index):
+                logits = self.method.predict(inputs)
         elif self.predict_after:
-            logits = self._predict_together(route.weights, inputs)
+            with self._aligned(route.index):
+                logits = self._predict_together(route, inputs)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def _open(self, inputs: Tensor) -> None:
+        """Add the expert of a new domain."""
+        parent = self.reservoir.last
+        self.reservoir.add(*self.init(self.reservoir, self.method, inputs))
+        if self.alignment is not None:
+            self.alignment.add(parent)
+
+    def _wait(self, route: Route, inputs: Tensor) -> Outcome:
+        """Predict a batch that fits no expert yet; if it founds a domain, its moments do."""
+        aligned = self.alignment
+        with nullcontext() if aligned is None else aligned.waiting(inputs, route.index):
+            logits = self._predict(route, inputs)
+        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+
+    def _aligned(
+        self, index: int, learn_from: Tensor | None = None
+    ) -> AbstractContextManager[None]:
+        """Align forward passes by the moments of an expert, if there is an alignment."""
+        if self.alignment is None:
+            return nullcontext()
+        return self.alignment.expert(index, learn_from)
+
+    def _probe_alignment(
+        self, index: int, before: Tensor, inputs: Tensor, adapting: Tensor
+    ) -> None:
+        """Count a batch, and compare aligned with plain predictions where that is due."""
+        assert self.alignment is not None
+        self.alignment.settle(index, len(inputs))
+        if self.alignment.is_due(index):
+            with self.method.space.at(before):
+                self.alignment.probe(index, self.method.predict, inputs, adapting)
 
     def _rest(self, route: Route, inputs: Tensor) -> Outcome:
         """Predict a batch that the trigger finds not worth an update."""
         assert self.trigger is not None
-        logits = self._predict(route, inputs)
+        with self._aligned(route.index, learn_from=inputs):
+            logits = self._predict(route, inputs)
+        if self.alignment is not None:
+            self.alignment.settle(route.index, len(inputs))
         self.reservoir.note(route.index, images=len(inputs), updates=0)
         self.trigger.note(route.index, logits)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
@@ -164,7 +222,7 @@ class ReservoirPipeline(AdaptationPipeline):
             # By the statistics of now: what is asked is what became of the parameters.
             vector = after.clone()
             space.adapted(vector).copy_(space.adapted(parameters))
-            with space.at(vector):
+            with space.at(vector), self._aligned(index):
                 plain = self.method.predict(inputs) if known is None else known
                 mirrored = self.method.predict(inputs.flip(-1)).flip(-1) if is_map else None
             return Answers(plain, mirrored)
@@ -178,19 +236,20 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def report(self) -> dict[str, Any]:
         """What the guard saw and did, and where the trigger let an expert rest."""
-        parts = {"guard": self.guard, "trigger": self.trigger}
+        parts = {"alignment": self.alignment, "guard": self.guard, "trigger": self.trigger}
         return {name: part.report() for name, part in parts.items() if part is not None}
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch with the experts as they are."""
         route = find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
-        logits = self.method.correct(self._predict(route, inputs))
+        with self._aligned(route.index):
+            logits = self.method.correct(self._predict(route, inputs))
         return Outcome(logits, route, k=len(self.reservoir))
 
     def _predict(self, route: Route, inputs: Tensor) -> Tensor:
         """What the experts that are there say, in one forward pass."""
         if not self._is_alone(route):
-            return self._predict_together(route.weights, inputs)
+            return self._predict_together(route, inputs)
         self.method.load(*self.reservoir.checkout(route.index))
         return self.method.predict(inputs)
 
@@ -206,17 +265,17 @@ class ReservoirPipeline(AdaptationPipeline):
     def reset_expert(self, index: int) -> None:
         """Let an expert begin anew, from the source; its domain stays known."""
         self.reservoir.commit(index, self.source, self.method.fresh_domain_state())
-        for part in (self.guard, self.trigger):
+        for part in (self.alignment, self.guard, self.trigger):
             if part is not None:
                 part.forget(index)
 
-    def _predict_together(self, weights: Tensor, inputs: Tensor) -> Tensor:
-        with self.method.space.ensembled(self.reservoir.experts, weights):
+    def _predict_together(self, route: Route, inputs: Tensor) -> Tensor:
+        with self.method.space.ensembled(self.reservoir.experts, route.weights):
             return self.method.predict(inputs)
 
     def _parts(self) -> dict[str, Any]:
         """All that has a state of its own; None where there is no such part."""
-        return {name: getattr(self, name) for name in ("router", "guard", "pooling", "trigger")}
+        return {name: getattr(self, name) for name in STATEFUL}
 
     def _state(self) -> dict[str, Any]:
         parts = self._parts().items()

@@ -16,11 +16,14 @@ class Route:
         index: The expert that adapts.
         weights: The share of every expert in the prediction, ``(K,)``, sums to one.
         is_new: Whether expert ``index`` has to be created first.
+        fits: Whether the batch looks like the domain of that expert. One that does not may belong
+            to a domain that is not known yet. Defaults to True.
     """
 
     index: int
     weights: Tensor
     is_new: bool
+    fits: bool = True
 
     @property
     def entropy(self) -> float:

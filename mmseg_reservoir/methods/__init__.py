@@ -1,5 +1,6 @@
 """Adaptation methods: one file each. They know nothing of the reservoir."""
 
+from .align import Align
 from .base import AdaptationMethod, Forward, OptimizerFactory
 from .becotta import Becotta
 from .cola import Cola
@@ -19,6 +20,7 @@ from .vpt import Vpt
 
 __all__ = [
     "AdaptationMethod",
+    "Align",
     "Becotta",
     "Cola",
     "Cotta",

@@ -66,7 +66,7 @@ class Router(ABC):
         """
         weights = torch.zeros(self.k)
         weights[0] = 1
-        return Route(0, weights, is_new=False)
+        return Route(0, weights, is_new=False, fits=False)
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:

@@ -103,6 +103,7 @@ class SegmentRouter(Router):
         frame = self.space(check_finite(style)).double().numpy()
         self._filter(frame)
         index = int(self.posterior.argmax())
+        fits = self.k == self.k_max or self._fits(frame, index)
         self.memory.add(frame, index)
         is_new = may_open and self.k < self.k_max and self._found()
         if not is_new:
@@ -111,15 +112,29 @@ class SegmentRouter(Router):
             is_new = may_open and index > 0 and self.k < self.k_max and self._split(index)
         if is_new:
             index = self.k - 1
-        return Route(index, torch.from_numpy(self.posterior).float(), is_new)
+        weights = torch.from_numpy(self.posterior).float()
+        return Route(index, weights, is_new, fits=is_new or fits)
 
     def blind(self) -> Route:
         """A frame that tells nothing is of the domain of those before it."""
         posterior = torch.from_numpy(self.posterior).float()
-        return Route(int(posterior.argmax()), posterior, is_new=False)
+        return Route(int(posterior.argmax()), posterior, is_new=False, fits=False)
 
     def _log_likelihoods(self, frame: np.ndarray) -> np.ndarray:
         """Of one frame under every domain, ``(K,)``."""
+        typical, odd = self._explanations(frame)
+        return np.where(np.isfinite(typical), np.logaddexp(typical, odd), -1e9)
+
+    def _fits(self, frame: np.ndarray, index: int) -> bool:
+        """Return whether a domain explains a frame better than the share of odd frames does."""
+        typical, odd = self._explanations(frame)
+        return bool(typical[index] > odd)
+
+    def _explanations(self, frame: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the log-likelihoods of a frame as a typical one of every domain, and as odd.
+
+        A domain without frames explains nothing: minus infinity.
+        """
         spreads, common = self.memory.spreads()
         means, counts = self.memory.means(), self.memory.counts().astype(float)
         counts[0] = np.inf
@@ -129,7 +144,7 @@ class SegmentRouter(Router):
         typical = -self.dimensions / 2 * (squares / spreads + np.log(spreads))
         anywhere = common + self.reach
         odd = -self.dimensions / 2 * (frame @ frame / anywhere + math.log(anywhere))
-        return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
+        return np.where(counts > 0, typical, -np.inf), math.log(_ODD) + float(odd)
 
     def _filter(self, frame: np.ndarray) -> None:
         """One step of the forward filter."""

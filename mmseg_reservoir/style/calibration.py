@@ -20,6 +20,7 @@ from .distance import Distance, euclidean
 from .source_styles import SourceImages, encoded_styles, pooled_styles
 
 _logger = logging.getLogger(__name__)
+_REFERENCE = "reference."
 _FORMAT = "mmseg_reservoir.calibration.2"
 
 
@@ -34,11 +35,14 @@ class Calibration:
         styles: Style vectors of source batches, ``(N, d)``.
         about: Everything that the styles depend on, as plain JSON values.
         groups: Lengths of the blocks of a style, one per tap; None if not known.
+        reference: Feature moments of source images in the model of the run, which alignment needs
+            (``Reference.state_dict()``); None if they were not measured.
     """
 
     styles: Tensor
     about: Mapping[str, object] = field(default_factory=dict)
     groups: Sequence[int] | None = None
+    reference: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.styles.ndim != 2 or len(self.styles) < 2:
@@ -85,7 +89,12 @@ class Calibration:
         """Write a ``.safetensors`` file, all of it or nothing."""
         groups = None if self.groups is None else list(self.groups)
         texts = {"about": json.dumps(self.about), "groups": json.dumps(groups)}
-        return write_tensors(path, {"styles": self.styles}, {"format": _FORMAT, **texts})
+        tensors = {"styles": self.styles}
+        if self.reference is not None:
+            moments = dict(self.reference)
+            texts["layers"] = json.dumps(list(moments.pop("layers").items()))
+            tensors |= {f"{_REFERENCE}{name}": value for name, value in moments.items()}
+        return write_tensors(path, tensors, {"format": _FORMAT, **texts})
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Calibration:
@@ -104,8 +113,16 @@ class Calibration:
             )
         try:
             groups, about = json.loads(metadata["groups"]), json.loads(metadata["about"])
+            reference = None
+            if "layers" in metadata:
+                reference = {
+                    name.removeprefix(_REFERENCE): value
+                    for name, value in tensors.items()
+                    if name.startswith(_REFERENCE)
+                }
+                reference["layers"] = dict(json.loads(metadata["layers"]))
             # What is shipped is stored in half precision.
-            return cls(tensors["styles"].float(), about, groups)
+            return cls(tensors["styles"].float(), about, groups, reference)
         except (KeyError, ValueError) as error:
             raise ReservoirError(
                 f"{path} is damaged ({type(error).__name__}: {error}): calibrate again"

@@ -1,0 +1,2 @@
+_base_ = ["./segformer-tiny_source.py", "../_base_/reservoir/robust.py"]
+method = dict(type="align")
