@@ -80,7 +80,7 @@ ROBUST: Options = {
     # Experts that learn from each other are close: a blend of them is not worth a second pass.
     "pipeline": {**PUBLISHED_CODE["pipeline"], "ensemble": False, "unfit": "predict"},
 }
-"""Experts that align, are watched and learn from each other (see docs/robust.md), routed as streams."""
+"""Experts that align, are guarded and learn from each other (see docs/robust.md)."""
 
 PRESETS: dict[str, Options] = {
     "paper": PAPER,

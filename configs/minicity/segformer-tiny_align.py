@@ -1,2 +1,9 @@
-_base_ = ["./segformer-tiny_source.py", "../_base_/reservoir/robust.py"]
-method = dict(type="align")
+_base_ = [
+    "../_base_/models/segformer_tiny.py",
+    "../_base_/datasets/minicity.py",
+    "../_base_/protocols/recurring.py",
+    "../_base_/methods/align.py",
+    "../_base_/reservoir/robust.py",
+    "../_base_/runtime.py",
+]
+load_from = "{{ fileDirname }}/../../checkpoints/segformer_tiny_minicity.safetensors"

@@ -9,14 +9,17 @@ expert's domain. The expert replaces the output ``y`` by
 which moves the moments of the domain the shares ``a`` and ``b`` of their way to the reference. Both
 follow from evidence and depth:
 
-    a = w r / (r + kappa),    r = mean over channels of (m_d - m)^2 / s^2,    w = max(0, 1 - p / reach)
+    a = w r / (r + kappa),    w = max(0, 1 - p / reach)
 
-``s^2`` is the variance of the channel's mean between source images, ``p`` in [0, 1) the position of
-the layer among all layers; ``b`` likewise, by the log-variances. Early layers encode how an image
-looks, deep ones also what it shows, which must not be aligned away. How deep to go depends on the
-network: each expert finds its ``reach`` by probes (:class:`DomainMoments`).
+``r`` is the mean over channels of ``(m_d - m)^2 / s^2``, ``s^2`` the variance of a channel's mean
+between source images, ``p`` in [0, 1) the position of the layer among all layers; ``b`` likewise,
+by the log-variances. Early layers encode how an image looks, deep ones also what it shows, which
+must not be aligned away. How deep to go depends on the network: each expert finds its ``reach`` by
+trials (:class:`DomainMoments`).
 
 The moments are measured in the pass that they are used in, so deeper layers see corrected inputs.
+Those of a young domain lean on the source: ``m_d`` is the reference, moved ``n / (n + prior)`` of
+the way to the average of the domain's ``n`` images.
 The correction is affine per channel: :func:`folded` moves it into the layer's weight and bias.
 """
 
@@ -25,173 +28,43 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import ReservoirError
 from ..options import register
 from .losses import entropy
+from .moments import (
+    PROBES,
+    SETTLE,
+    DomainMoments,
+    Reference,
+    average_moments,
+    channel_moments,
+    channels_of,
+    norm_layers,
+)
 from .state import copied_to
 
 Forward = Callable[[Tensor], Tensor]
 INPUT = "input"
 """The name of the input channels among the layers."""
-REACHES = (0.0, 0.25, 0.5, 1.0, 2.0)
-"""What an expert chooses its reach from. 0: no alignment. 2: half strength at the last layer."""
-_START = REACHES.index(0.5)
-_SETTLE = 8  # batches after a change of reach, before the moments describe the new reach
-_TRIAL = 40  # batches of an expert before it tries another reach
-_PROBES = 4  # probes that a reach is judged by
-_INTERVAL = 4  # batches between two probes while a reach is judged
-_AGAIN = 1000  # batches after which a chosen reach is judged again
 _SURE = 0.15  # worth of one nat of entropy, in units of mirror agreement
-_HARM = -0.03  # benefit below which an expert tries a smaller reach
 _LARGEST_STEP = 3.0  # of a log-variance, so that no gain is beyond exp(1.5)
-_MEAN_FLOOR, _LOGVAR_FLOOR = 1e-3, 1e-2  # least spread between source images, see Reference
-_EPSILON = 1e-6
+_EVENTS = 1000  # that are remembered
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The moments of the source at every layer, as flat vectors over all channels of all layers.
-
-    Args:
-        layers: Number of channels by the name of the layer, in the order of the forward pass.
-        mean: Mean over source images of a channel's mean.
-        logvar: Mean over source images of the logarithm of a channel's variance.
-        mean_spread: Variance of the mean between source images, at least a thousandth of the
-            channel's variance: a channel that is constant in the source is no evidence.
-        logvar_spread: Variance of the log-variance between source images, at least 0.01.
-    """
-
-    layers: Mapping[str, int]
-    mean: Tensor
-    logvar: Tensor
-    mean_spread: Tensor
-    logvar_spread: Tensor
-
-    @classmethod
-    def of(cls, images: Mapping[str, list[tuple[Tensor, Tensor]]]) -> Reference:
-        """Return the reference of measured images: by layer, means and log-variances ``(N, C)``."""
-        layers, vectors = {}, []
-        for name, parts in images.items():
-            mean, logvar = (torch.cat(moments) for moments in zip(*parts, strict=True))
-            layers[name] = mean.shape[1]
-            mean_floor = _MEAN_FLOOR * logvar.mean(0).exp()
-            vectors.append(
-                (
-                    mean.mean(0),
-                    logvar.mean(0),
-                    mean.var(0).maximum(mean_floor),
-                    logvar.var(0).clamp(min=_LOGVAR_FLOOR),
-                )
-            )
-        return cls(layers, *(torch.cat(parts) for parts in zip(*vectors, strict=True)))
-
-    @classmethod
-    def of_batch_norm(cls, model: nn.Module) -> Reference | None:
-        """Return what BatchNorm's own parameters say of the source; None without such layers.
-
-        The output of a BatchNorm layer has mean ``bias`` and deviation ``|weight|`` on the data it
-        was trained on. The spread between images is not known: a tenth of the variance for means
-        and 0.3 for log-variances, about what Cityscapes frames show in two networks.
-        """
-        norms = {
-            name: module
-            for name, module in norm_layers(model).items()
-            if isinstance(module, _NormBase) and module.running_mean is not None and module.affine
-        }
-        if not norms:
-            return None
-        layers = {name: module.num_features for name, module in norms.items()}
-        mean = torch.cat([module.bias.detach() for module in norms.values()])
-        variance = torch.cat([module.weight.detach().square() for module in norms.values()])
-        variance = variance + _EPSILON
-        spread = torch.full_like(mean, 0.3)
-        return cls(layers, mean.clone(), variance.log(), 0.1 * variance, spread)
-
-    def to(self, device: torch.device) -> Reference:
-        """Return a copy on a device."""
-        return Reference(self.layers, *(tensor.to(device) for tensor in self.tensors.values()))
-
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """The vectors by name."""
-        return {name: value for name, value in vars(self).items() if name != "layers"}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return names, sizes and vectors as plain data."""
-        return {"layers": dict(self.layers), **{k: v.clone() for k, v in self.tensors.items()}}
-
-
-@dataclass
-class DomainMoments:
-    """The moments of one expert's domain, and how deep they are used.
-
-    An expert starts with a reach of 0.5. After 40 batches it tries larger reaches, one at a time,
-    and at any time a smaller one if alignment harms. It judges each by the *benefit* at four
-    probes: how much more often a pixel keeps its label in the mirrored image than without
-    alignment, plus 0.15 times the loss of entropy in nats. Then it takes the best one, and judges
-    that again every 1000 batches.
-
-    Args:
-        mean: Mean of every channel.
-        logvar: Log-variance of every channel.
-        images: Number of images behind the moments.
-        batches: Number of batches that they came in.
-        level: Index of the reach in ``REACHES``.
-        since: Batches since the reach last changed.
-        due: ``since`` at which the next probe is made.
-        benefits: Measured benefits of the current reach.
-        scores: Mean benefit by level, of the levels that were judged.
-    """
-
-    mean: Tensor
-    logvar: Tensor
-    images: int = 0
-    batches: int = 0
-    level: int = _START
-    since: int = 0
-    due: int = _SETTLE
-    benefits: list[float] = field(default_factory=list)
-    scores: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def reach(self) -> float:
-        """The depth at which the strength has fallen to 0, as a share of the layers."""
-        return REACHES[self.level]
-
-    def judge(self, benefit: float) -> bool:
-        """Take in the result of a probe; return whether the reach changes."""
-        self.benefits = [*self.benefits, benefit][-_PROBES:]
-        self.due = self.since + _INTERVAL
-        if len(self.benefits) < _PROBES:
-            return False
-        score = sum(self.benefits) / _PROBES
-        if score >= _HARM and self.batches < _TRIAL:
-            self.due = self.since + _TRIAL - self.batches
-            return False
-        self.scores[str(self.level)] = score
-        self.benefits = []
-        above = self.level + 1
-        if score < _HARM:
-            level = self.level - 1
-        elif above < len(REACHES) and str(above) not in self.scores:
-            level = above
-        else:
-            level = int(max(self.scores, key=lambda key: self.scores[key]))
-            self.due = self.since + _AGAIN
-        if level == self.level:
-            return False
-        self.due = max(self.due - self.since, _SETTLE)
-        self.level, self.since = level, 0
-        return True
+def folded(
+    weight: Tensor | None, bias: Tensor | None, gain: Tensor, shift: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a layer that gives the corrected output by itself."""
+    weight = gain.clone() if weight is None else weight * gain.to(weight)
+    bias = shift.clone() if bias is None else bias * gain.to(bias) + shift.to(bias)
+    return weight, bias
 
 
 @register("alignment", "moments")
@@ -206,10 +79,9 @@ class Alignment:
             None lets every expert find its own, beginning with 0.5. Defaults to None.
         strength: Fixed strength of every layer within reach, instead of the one by evidence.
             Defaults to None.
-        window: Number of images that the moments remember: up to here they are a plain average,
-            from here on a moving one. Defaults to 20.
-        prior: Number of source images that the reference counts for in a young domain.
-            Defaults to 10.
+        window: Number of batches that the moments remember: up to here they are a plain average
+            over images, from here on a moving one. Defaults to 20.
+        prior: Number of images that the reference counts for in a young domain. Defaults to 10.
         layers: ``"norms"``, ``"input"`` for the input channels alone, or ``"both"``.
             Defaults to ``"norms"``.
     """
@@ -243,7 +115,7 @@ class Alignment:
         self._slices: dict[str, tuple[slice, float]] = {}
         self._seen: dict[str, list[tuple[Tensor, Tensor]]] = {}  # by layer, of the current pass
         self._before: tuple[Tensor, Tensor] | None = None  # moments at the start of the pass
-        self._pending: list[tuple[Tensor, Tensor]] = []  # of images that fit no expert yet
+        self._pending: list[tuple[Tensor, Tensor, int]] = []  # of batches that fit no expert yet
         self._current: DomainMoments | None = None
         self._mode = "off"  # or "measure", "align", "learn"
         self._batch: Tensor | None = None
@@ -273,7 +145,7 @@ class Alignment:
 
         Without either the stream runs without alignment, and a warning says so.
         """
-        layers = {name: _channels(module) for name, module in norm_layers(model).items()}
+        layers = {name: channels_of(module) for name, module in norm_layers(model).items()}
         known = {INPUT: 3, **layers}
         if saved is not None and saved["layers"].items() <= known.items():
             self.set_reference(Reference(**saved))
@@ -314,13 +186,12 @@ class Alignment:
         domain = self._new_domain()
         before = self.domains[parent]
         if not pending and before is not None:
-            domain.mean.copy_(before.mean)
-            domain.logvar.copy_(before.logvar)
-        for moments in pending:
-            rate = self._rate(domain, 1)
-            domain.mean.lerp_(moments[0], rate)
-            domain.logvar.lerp_(moments[1], rate)
-            domain.images += 1
+            domain = DomainMoments(before.mean.clone(), before.logvar.clone(), self.prior)
+        for mean, logvar, images in pending:
+            weight = domain.weight_of(images, self.window)
+            domain.mean.lerp_(mean, weight)
+            domain.logvar.lerp_(logvar, weight)
+            domain.count(images)
         self.domains[-1] = domain
 
     def forget(self, index: int) -> None:
@@ -337,11 +208,15 @@ class Alignment:
             batch: The images to learn from: the first pass over exactly these moves the moments.
                 None only predicts.
         """
-        self._current = self.domains[index]
-        if self._current is None:
+        with self._by(self.domains[index], batch):
             yield
-            return
-        self._mode, self._batch = "align", batch
+
+    @contextmanager
+    def _by(self, domain: DomainMoments | None, batch: Tensor | None = None) -> Iterator[None]:
+        """Align forward passes by some moments; None leaves the model plain."""
+        self._mode, self._batch, self._current = "align", batch, domain
+        if domain is None:
+            self._mode = "off"
         try:
             yield
         finally:
@@ -358,7 +233,7 @@ class Alignment:
         try:
             yield
             if len(self._seen) == len(self._slices):
-                parts = [_average(self._seen[name]) for name in self._slices]
+                parts = [average_moments(self._seen[name]) for name in self._slices]
                 joined = tuple(torch.cat(moments) for moments in zip(*parts, strict=True))
                 self._pending = [*self._pending, joined][-self.window :]
         finally:
@@ -369,37 +244,49 @@ class Alignment:
         self._pending = []
         domain = self.domains[index]
         if domain is not None:
-            domain.images += images
-            domain.batches += 1
-            domain.since += 1
+            domain.count(images)
 
     def is_due(self, index: int) -> bool:
-        """Return whether the next batch of an expert should be a probe."""
+        """Return whether an expert tries another reach at its current batch."""
         domain = self.domains[index]
-        return domain is not None and self.fixed_reach is None and domain.since >= domain.due
+        if domain is None or self.fixed_reach is not None:
+            return False
+        return domain.start_trial() is not None
 
-    def probe(self, index: int, forward: Forward, inputs: Tensor, aligned: Tensor) -> None:
-        """Compare the predictions of a batch with and without alignment, and adjust the reach.
+    @torch.no_grad()
+    def try_reach(self, index: int, forward: Forward, inputs: Tensor) -> None:
+        """Let the trial of an expert learn from a batch; judge and end it when it is time.
 
         Args:
             index: The expert.
-            forward: The model with the expert's parameters.
+            forward: The model with the expert's parameters, as :meth:`attach` returned it.
             inputs: The batch.
-            aligned: Logits of the batch with alignment.
         """
         domain = self.domains[index]
-        assert domain is not None, "is_due() has said so"
-        plain = forward(inputs)
-        benefit = _SURE * float(entropy(plain).mean() - entropy(aligned).mean())
-        if aligned.ndim > 2:
+        assert domain is not None
+        assert domain.trial is not None, "is_due() starts one"
+        trial = domain.trial
+        with self._by(trial, inputs):
+            tried = forward(inputs)
+        trial.count(len(inputs))
+        if trial.batches <= SETTLE:
+            return
+        with self._by(domain):
+            own = forward(inputs)
+        gain = _SURE * float(entropy(own).mean() - entropy(tried).mean())
+        if own.ndim > 2:
             mirrored = inputs.flip(-1)
-            benefit -= _agreement(plain, forward(mirrored).flip(-1))
-            with self.expert(index):
-                benefit += _agreement(aligned, forward(mirrored).flip(-1))
-        before = domain.reach
-        if domain.judge(benefit):
-            event = {"images": domain.images, "expert": index, "from": before, "to": domain.reach}
-            self.events = [*self.events, event][-1000:]
+            with self._by(trial):
+                gain += _agreement(tried, forward(mirrored).flip(-1))
+            with self._by(domain):
+                gain -= _agreement(own, forward(mirrored).flip(-1))
+        trial.gains.append(gain)
+        if len(trial.gains) < PROBES:
+            return
+        event = {"expert": index, "images": domain.images, "from": domain.reach, "to": trial.reach}
+        taken = domain.end_trial()
+        event |= {"gain": sum(trial.gains) / len(trial.gains), "taken": taken}
+        self.events = [*self.events, event][-_EVENTS:]
 
     # The passes
 
@@ -431,16 +318,18 @@ class Alignment:
         if self._mode != "measure" and name not in self._slices:
             return output  # a layer without a reference
         if self._mode != "align":
-            self._seen.setdefault(name, []).append(_moments(output, axis))
+            self._seen.setdefault(name, []).append(channel_moments(output, axis))
         domain = self._current
         if self._mode == "measure" or domain is None:
             return output
-        where, position = self._slices[name]
+        images = 0
         if self._mode == "learn":
-            self._learn(domain, name, len(output))
-        if position >= self._reach(domain):
+            assert self._batch is not None
+            images = len(self._batch)
+            self._learn(domain, name, images)
+        if self._slices[name][1] >= self._reach(domain):
             return output
-        gain, shift = self._correction(domain, name)
+        gain, shift = self._correction(domain, name, images)
         shape = [1] * output.ndim
         shape[axis] = -1
         gain, shift = gain.view(shape).to(output.dtype), shift.view(shape).to(output.dtype)
@@ -449,45 +338,54 @@ class Alignment:
     def _learn(self, domain: DomainMoments, name: str, images: int) -> None:
         """Move the moments of a layer by those of the batch: the mean over its calls so far."""
         assert self._before is not None
-        where, rate = self._slices[name][0], self._rate(domain, images)
-        pairs = zip((domain.mean, domain.logvar), self._before, _average(self._seen[name]))
-        for own, before, new in pairs:
+        where, weight = self._slices[name][0], domain.weight_of(images, self.window)
+        seen = average_moments(self._seen[name])
+        for own, before, new in zip((domain.mean, domain.logvar), self._before, seen, strict=True):
             new = torch.where(torch.isfinite(new), new, before[where])
-            own[where] = torch.lerp(before[where], new, rate)
-
-    def _rate(self, domain: DomainMoments, images: int) -> float:
-        """Return the weight of some new images in the moments."""
-        return images / (self.prior + max(min(domain.images + images, self.window), images))
+            own[where] = torch.lerp(before[where], new, weight)
 
     def _reach(self, domain: DomainMoments) -> float:
         return domain.reach if self.fixed_reach is None else self.fixed_reach
 
-    def _strength(self, domain: DomainMoments, name: str) -> tuple[Tensor | float, Tensor | float]:
-        """Return ``a`` and ``b`` of a layer."""
-        where, position = self._slices[name]
-        reach = self._reach(domain)
-        depth = max(0.0, 1 - position / reach) if reach else 0.0
-        if self.strength is not None:
-            strength = self.strength if position < reach else 0.0
-            return strength, strength
+    def _offsets(self, domain: DomainMoments, name: str, images: int = 0) -> tuple[Tensor, ...]:
+        """Return how far a domain's means and log-variances at a layer are from the source's.
+
+        Args:
+            domain: The domain.
+            name: The layer.
+            images: Number of images that were learned from and have not been counted yet.
+        """
         assert self.reference is not None
-        ref = self.reference
-        shift = (domain.mean[where] - ref.mean[where]).square() / ref.mean_spread[where]
-        scale = (domain.logvar[where] - ref.logvar[where]).square() / ref.logvar_spread[where]
-        a, b = (depth * r / (r + self.kappa) for r in (shift.mean(), scale.mean()))
+        where, images = self._slices[name][0], domain.images + images
+        trust = images / (images + self.prior)
+        mean = trust * (domain.mean[where] - self.reference.mean[where])
+        logvar = trust * (domain.logvar[where] - self.reference.logvar[where])
+        return mean, logvar
+
+    def _strength(
+        self, name: str, reach: float, offsets: tuple[Tensor, ...]
+    ) -> tuple[Tensor | float, Tensor | float]:
+        """Return ``a`` and ``b`` of a layer for offsets from the reference."""
+        where, position = self._slices[name]
+        if self.strength is not None:
+            return self.strength, self.strength
+        assert self.reference is not None
+        spreads = self.reference.mean_spread[where], self.reference.logvar_spread[where]
+        depth = 1 - position / reach
+        evidence = [(x.square() / s).mean() for x, s in zip(offsets, spreads, strict=True)]
+        a, b = (depth * r / (r + self.kappa) for r in evidence)
         return a, b
 
-    def _correction(self, domain: DomainMoments, name: str) -> tuple[Tensor, Tensor]:
+    def _correction(
+        self, domain: DomainMoments, name: str, images: int = 0
+    ) -> tuple[Tensor, Tensor]:
         """Return the gain and shift of every channel of a layer."""
         assert self.reference is not None
-        where = self._slices[name][0]
-        a, b = self._strength(domain, name)
-        mean = domain.mean[where]
-        step = (domain.logvar[where] - self.reference.logvar[where]).clamp(
-            -_LARGEST_STEP, _LARGEST_STEP
-        )
-        gain = (-0.5 * b * step).exp()
-        return gain, mean - a * (mean - self.reference.mean[where]) - mean * gain
+        offsets = self._offsets(domain, name, images)
+        a, b = self._strength(name, self._reach(domain), offsets)
+        gain = (-0.5 * b * offsets[1].clamp(-_LARGEST_STEP, _LARGEST_STEP)).exp()
+        mean = self.reference.mean[self._slices[name][0]] + offsets[0]
+        return gain, mean - a * offsets[0] - mean * gain
 
     def _new_domain(self) -> DomainMoments:
         assert self.reference is not None
@@ -512,11 +410,11 @@ class Alignment:
             strengths = {}
             for name, (_, position) in self._slices.items():
                 if position < self._reach(domain):
-                    strengths[name] = [round(float(s), 4) for s in self._strength(domain, name)]
+                    pair = self._strength(name, self._reach(domain), self._offsets(domain, name))
+                    strengths[name] = [round(float(strength), 4) for strength in pair]
             experts[index] = {
                 "images": domain.images,
                 "reach": self._reach(domain),
-                "benefit": {str(REACHES[int(k)]): v for k, v in domain.scores.items()},
                 "strength": strengths,
             }
         return {"layers": len(self._slices), "experts": experts, "events": list(self.events)}
@@ -529,7 +427,7 @@ class Alignment:
             "pending": [list(moments) for moments in self._pending],
             "events": [dict(event) for event in self.events],
         }
-        experts = [None if d is None else dict(vars(d)) for d in self.domains]
+        experts = [None if d is None else d.state_dict() for d in self.domains]
         return copied_to({"shared": shared, "experts": experts}, torch.device("cpu"))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -538,60 +436,18 @@ class Alignment:
         shared = copied_to(state["shared"], device)
         if shared["reference"] is not None:
             self.set_reference(Reference(**shared["reference"]))
-        self._pending = [(mean, logvar) for mean, logvar in shared["pending"]]
+        self._pending = [(mean, logvar, n) for mean, logvar, n in shared["pending"]]
         self.events = shared["events"]
         experts = copied_to(state["experts"], device)
-        self.domains = [None if own is None else DomainMoments(**own) for own in experts]
-
-
-def norm_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the normalization layers with one weight per channel, by name."""
-    kinds = (_NormBase, nn.GroupNorm, nn.LayerNorm)
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, kinds)
-        and (not isinstance(module, nn.LayerNorm) or len(module.normalized_shape) == 1)
-    }
-
-
-def _channels(module: Any) -> int:
-    """Return the number of channels of a normalization layer."""
-    if isinstance(module, nn.LayerNorm):
-        return module.normalized_shape[0]
-    return module.num_channels if isinstance(module, nn.GroupNorm) else module.num_features
-
-
-def folded(
-    weight: Tensor | None, bias: Tensor | None, gain: Tensor, shift: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a layer that gives the corrected output by itself."""
-    weight = gain.clone() if weight is None else weight * gain.to(weight)
-    bias = shift.clone() if bias is None else bias * gain.to(bias) + shift.to(bias)
-    return weight, bias
+        self.domains = [None if own is None else DomainMoments.of(own) for own in experts]
 
 
 def _axis(module: nn.Module, output: Tensor) -> int:
     """Return the axis of the channels in the output of a layer."""
     # Subclasses that normalize maps (N, C, H, W) over C permute them to do so.
     last = isinstance(module, nn.LayerNorm) and type(module).forward is nn.LayerNorm.forward
-    return output.ndim - 1 if last or output.ndim == 3 and isinstance(module, nn.LayerNorm) else 1
-
-
-def _moments(output: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Return mean and log-variance of every channel of every image, ``(N, C)`` each."""
-    dims = [dim for dim in range(1, output.ndim) if dim != axis]
-    values = output.detach().float()
-    if not dims:  # one value per channel: the batch is all there is
-        return values, torch.zeros_like(values)
-    var, mean = torch.var_mean(values, dims, correction=0)
-    return mean, (var + _EPSILON).log()
-
-
-def _average(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Return the mean over all images of all calls of a layer."""
-    mean, logvar = (torch.cat(moments).mean(0) for moments in zip(*parts, strict=True))
-    return mean, logvar
+    tokens = isinstance(module, nn.LayerNorm) and output.ndim == 3
+    return output.ndim - 1 if last or tokens else 1
 
 
 def _agreement(logits: Tensor, others: Tensor) -> float:

@@ -118,7 +118,7 @@ class ReservoirPipeline(AdaptationPipeline):
         if self.trigger is not None:
             self.trigger.note(route.index, adapting)
         if self.alignment is not None:
-            self._probe_alignment(route.index, expert, inputs, adapting)
+            self._try_reach(route.index, expert, inputs)
         if self._cares:
             self._settle(route.index, before, inputs, adapting)
 
@@ -155,15 +155,13 @@ class ReservoirPipeline(AdaptationPipeline):
             return nullcontext()
         return self.alignment.expert(index, learn_from)
 
-    def _probe_alignment(
-        self, index: int, before: Tensor, inputs: Tensor, adapting: Tensor
-    ) -> None:
-        """Count a batch, and compare aligned with plain predictions where that is due."""
+    def _try_reach(self, index: int, before: Tensor, inputs: Tensor) -> None:
+        """Count a batch for the alignment, and let it try another reach where that is due."""
         assert self.alignment is not None
         self.alignment.settle(index, len(inputs))
         if self.alignment.is_due(index):
             with self.method.space.at(before):
-                self.alignment.probe(index, self.method.predict, inputs, adapting)
+                self.alignment.try_reach(index, self.method.forward, inputs)
 
     def _rest(self, route: Route, inputs: Tensor) -> Outcome:
         """Predict a batch that the trigger finds not worth an update."""

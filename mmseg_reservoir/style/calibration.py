@@ -113,7 +113,7 @@ class Calibration:
             )
         try:
             groups, about = json.loads(metadata["groups"]), json.loads(metadata["about"])
-            reference = None
+            reference: dict[str, Any] | None = None
             if "layers" in metadata:
                 reference = {
                     name.removeprefix(_REFERENCE): value
