@@ -234,8 +234,9 @@ class Alignment:
             yield
             if len(self._seen) == len(self._slices):
                 parts = [average_moments(self._seen[name]) for name in self._slices]
-                joined = tuple(torch.cat(moments) for moments in zip(*parts, strict=True))
-                self._pending = [*self._pending, joined][-self.window :]
+                mean, logvar = (torch.cat(moments) for moments in zip(*parts, strict=True))
+                self._pending.append((mean, logvar, len(batch)))
+                del self._pending[: -self.window]
         finally:
             self._mode, self._batch, self._current, self._seen = "off", None, None, {}
 
@@ -392,6 +393,12 @@ class Alignment:
         return DomainMoments(self.reference.mean.clone(), self.reference.logvar.clone())
 
     # What others read
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that it was made with."""
+        names = ("kappa", "strength", "window", "prior", "layers")
+        return {"reach": self.fixed_reach, **{name: getattr(self, name) for name in names}}
 
     def corrections(self, index: int) -> dict[str, tuple[Tensor, Tensor]]:
         """Return gain and shift by layer, of the layers that an expert corrects."""

@@ -20,7 +20,7 @@ from .parts import State, parts_of
 from .source_identity import calibration_digest, differences, identity_of, source_weights
 from .vector_layout import VectorLayout
 
-COMPONENTS = ("router", "guard", "pooling")
+COMPONENTS = ("router", "guard", "pooling", "alignment")
 """Of a pipeline, beside the experts themselves: what knows something of each of them."""
 
 
@@ -32,7 +32,7 @@ class Expert:
         parameters: Its flat vector.
         method: The state of its method, the optimizer's included.
         tally: What it has met.
-        parts: What router, guard and pooling know of it, by their names.
+        parts: What router, guard, pooling and alignment know of it, by their names.
     """
 
     parameters: Tensor
@@ -101,7 +101,7 @@ class Contents:
     @property
     def components(self) -> list[str]:
         """Those of ``COMPONENTS`` that it has."""
-        return [name for name in COMPONENTS if self.identity[name] is not None]
+        return [name for name in COMPONENTS if self.identity.get(name) is not None]
 
 
 def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> Contents:

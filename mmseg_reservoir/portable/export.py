@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..checkpoint_files import find_weights, read_checkpoint
+from ..core.alignment import Alignment, folded
 from ..errors import ReservoirError
 from ..files import write_tensors, write_whole
 from ..spaces.lora import factor_pairs
@@ -25,7 +26,8 @@ def export_expert(
 ) -> Path:
     """Write the checkpoint of the source model with the weights of an expert.
 
-    What adapted is written in its place, LoRA's products are added to the weights they belong to.
+    What adapted is written in its place, LoRA's products are added to the weights they belong to,
+    and the corrections of alignment are folded into the normalization layers.
     Of a method with a teacher it is the teacher, who predicts.
 
     Args:
@@ -62,14 +64,36 @@ def expert_weights(
     tensors = contents.layout.split(contents.experts[index].parameters)
     tensors.pop(_SHARE, None)
     pairs = factor_pairs(tensors) if contents.layout.scaling is not None else []
-    changed = {}
+    changed: dict[str, Tensor] = {}
     for a, b in pairs:
         name = _folded_name(a, source)
         product = tensors.pop(b).flatten(1).double() @ tensors.pop(a).flatten(1).double()
         weight = source[name]
         folded = weight.double() + contents.layout.scaling * product.view_as(weight)
         changed[name] = folded.to(weight)
-    return changed | {name: tensor.clone() for name, tensor in tensors.items()}
+    changed |= {name: tensor.clone() for name, tensor in tensors.items()}
+    return changed | _aligned_norms(contents, index, {**source, **changed})
+
+
+def _aligned_norms(
+    contents: Contents, index: int, weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return weight and bias of the layers that an expert aligns, its correction folded in."""
+    if "alignment" not in contents.components:
+        return {}
+    alignment = Alignment(**contents.numbers("alignment"))
+    alignment.load_state_dict(contents.state_of("alignment"))
+    norms = {}
+    for name, (gain, shift) in alignment.corrections(index).items():
+        keys = f"{name}.weight", f"{name}.bias"
+        if not all(key in weights for key in keys):
+            raise ReservoirError(
+                f"expert {index} cannot be exported: it aligns {name!r}, which has no weight and "
+                "bias that could hold the correction: predict with it here, by --start-from and "
+                "--frozen"
+            )
+        norms |= dict(zip(keys, folded(*(weights[key] for key in keys), gain, shift), strict=True))
+    return norms
 
 
 def _check_exportable(contents: Contents, index: int) -> None:

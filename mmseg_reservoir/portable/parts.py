@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..core.alignment import Alignment
+from ..core.moments import DomainMoments
 from ..errors import ReservoirError
 
 State = dict[str, Any]
@@ -172,12 +174,67 @@ class EvidenceParts(Parts):
         return common, [{"images": part["images"] - number} for part, number in pairs]
 
 
+class MomentsParts(Parts):
+    """Of an ``Alignment``: the moments of a domain, which merge by the number of images."""
+
+    def numbers(self, component: Alignment) -> State:
+        return component.options
+
+    def take_apart(self, state: State, count: int) -> tuple[State, list[State]]:
+        shared = dict(state["shared"])
+        events = shared.pop("events")
+        return shared, [
+            {"moments": moments, "events": [e for e in events if e["expert"] == index]}
+            for index, moments in enumerate(state["experts"])
+        ]
+
+    def put_together(self, common: State, parts: Sequence[State]) -> State:
+        events = [{**e, "expert": i} for i, part in enumerate(parts) for e in part["events"]]
+        return {
+            "shared": {**common, "events": events},
+            "experts": [part["moments"] for part in parts],
+        }
+
+    def pooled(self, numbers: State, one: State, other: State, share: float) -> State:
+        events = one["events"] + other["events"]
+        if one["moments"] is None or other["moments"] is None:
+            return {"moments": one["moments"] or other["moments"], "events": events}
+        first, second = (DomainMoments.of(part["moments"]) for part in (one, other))
+        return {"moments": first.merged(second, share).state_dict(), "events": events}
+
+    def mark(self, common: State, parts: Sequence[State]) -> State:
+        return {
+            name: [0 if p["moments"] is None else p["moments"][name] for p in parts]
+            for name in _COUNTS
+        } | {"events": [len(part["events"]) for part in parts]}
+
+    def since(
+        self, mark: State, common: State, parts: Sequence[State]
+    ) -> tuple[State, list[State]]:
+        before = {name: and_zeros(values, len(parts)) for name, values in mark.items()}
+        newer = []
+        for index, part in enumerate(parts):
+            moments = part["moments"]
+            if moments is not None:
+                counts = {name: moments[name] - before[name][index] for name in _COUNTS}
+                moments = {**moments, **counts}
+            newer.append({"moments": moments, "events": part["events"][before["events"][index] :]})
+        return common, newer
+
+
+_COUNTS = ("images", "batches")  # of a domain's moments: what adds up
+
+
 def and_zeros(numbers: Sequence[float], count: int) -> list[Any]:
     """The numbers of the first experts, and 0 for those that came after them."""
     return [*numbers, *[0] * (count - len(numbers))]
 
 
-PARTS: dict[str, Parts] = {"LabelGuard": WatchParts(), "EvidencePooling": EvidenceParts()}
+PARTS: dict[str, Parts] = {
+    "LabelGuard": WatchParts(),
+    "EvidencePooling": EvidenceParts(),
+    "Alignment": MomentsParts(),
+}
 """By the name of a component's class; one of a user's own may be added."""
 
 

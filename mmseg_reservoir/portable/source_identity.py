@@ -69,9 +69,10 @@ def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> d
         },
         "router": kind_of(pipeline.router),
         "style": style,
-        "guard": None if pipeline.guard is None else type(pipeline.guard).__name__,
-        "pooling": None if pipeline.pooling is None else type(pipeline.pooling).__name__,
     }
+    for name in ("guard", "pooling", "alignment"):
+        part = getattr(pipeline, name)
+        identity[name] = None if part is None else type(part).__name__
     return json.loads(json.dumps(identity))  # as it will be read
 
 

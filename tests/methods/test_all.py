@@ -38,7 +38,7 @@ OPTIONS = {
 }
 PROMPT_METHODS = ("dpcore", "vpt")
 OWN_STATISTICS = ("petta", "rotta")
-STILL = ("norm-images", "norm-pixels", "source-images", "source-pixels")
+STILL = ("align-images", "align-pixels", "norm-images", "norm-pixels", "source-images", "source-pixels")
 METHODS = table("method")
 every_method = pytest.mark.parametrize(
     "name", [f"{name}-{what}" for name, cls in sorted(METHODS.items()) for what in cls.handles]
