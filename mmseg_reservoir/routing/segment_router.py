@@ -103,8 +103,9 @@ class SegmentRouter(Router):
         frame = self.space(check_finite(style)).double().numpy()
         self._filter(frame)
         index = int(self.posterior.argmax())
-        fits = self.k == self.k_max or self._fits(frame, index)
         self.memory.add(frame, index)
+        # An unknown domain explains the frame better than all known ones do.
+        fits = self.k == self.k_max or self._unknown(frame[None])[0] <= self._known[-1]
         is_new = may_open and self.k < self.k_max and self._found()
         if not is_new:
             self._correct()
@@ -113,7 +114,7 @@ class SegmentRouter(Router):
         if is_new:
             index = self.k - 1
         weights = torch.from_numpy(self.posterior).float()
-        return Route(index, weights, is_new, fits=is_new or fits)
+        return Route(index, weights, is_new, fits=bool(is_new or fits))
 
     def blind(self) -> Route:
         """A frame that tells nothing is of the domain of those before it."""
@@ -122,19 +123,6 @@ class SegmentRouter(Router):
 
     def _log_likelihoods(self, frame: np.ndarray) -> np.ndarray:
         """Of one frame under every domain, ``(K,)``."""
-        typical, odd = self._explanations(frame)
-        return np.where(np.isfinite(typical), np.logaddexp(typical, odd), -1e9)
-
-    def _fits(self, frame: np.ndarray, index: int) -> bool:
-        """Return whether a domain explains a frame better than the share of odd frames does."""
-        typical, odd = self._explanations(frame)
-        return bool(typical[index] > odd)
-
-    def _explanations(self, frame: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the log-likelihoods of a frame as a typical one of every domain, and as odd.
-
-        A domain without frames explains nothing: minus infinity.
-        """
         spreads, common = self.memory.spreads()
         means, counts = self.memory.means(), self.memory.counts().astype(float)
         counts[0] = np.inf
@@ -144,7 +132,7 @@ class SegmentRouter(Router):
         typical = -self.dimensions / 2 * (squares / spreads + np.log(spreads))
         anywhere = common + self.reach
         odd = -self.dimensions / 2 * (frame @ frame / anywhere + math.log(anywhere))
-        return np.where(counts > 0, typical, -np.inf), math.log(_ODD) + float(odd)
+        return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
 
     def _filter(self, frame: np.ndarray) -> None:
         """One step of the forward filter."""
