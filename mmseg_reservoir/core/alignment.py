@@ -18,8 +18,9 @@ must not be aligned away. How deep to go depends on the network: each expert fin
 trials (:class:`DomainMoments`).
 
 The moments are measured in the pass that they are used in, so deeper layers see corrected inputs.
-Those of a young domain lean on the source: ``m_d`` is the reference, moved ``n / (n + prior)`` of
-the way to the average of the domain's ``n`` images.
+They lean on the source: ``m_d`` is the reference, moved ``n / (n + prior)`` of the way to the
+average of the domain's ``n`` images, of which at most ``window`` count. Full trust is too much on
+real frames, whose content differs between domains, too.
 The correction is affine per channel: :func:`folded` moves it into the layer's weight and bias.
 """
 
@@ -81,7 +82,7 @@ class Alignment:
             Defaults to None.
         window: Number of batches that the moments remember: up to here they are a plain average
             over images, from here on a moving one. Defaults to 20.
-        prior: Number of images that the reference counts for in a young domain. Defaults to 10.
+        prior: Number of images that the reference counts for. Defaults to 10.
         layers: ``"norms"``, ``"input"`` for the input channels alone, or ``"both"``.
             Defaults to ``"norms"``.
     """
@@ -357,7 +358,7 @@ class Alignment:
             images: Number of images that were learned from and have not been counted yet.
         """
         assert self.reference is not None
-        where, images = self._slices[name][0], domain.images + images
+        where, images = self._slices[name][0], min(domain.images + images, self.window)
         trust = images / (images + self.prior)
         mean = trust * (domain.mean[where] - self.reference.mean[where])
         logvar = trust * (domain.logvar[where] - self.reference.logvar[where])
