@@ -1,13 +1,14 @@
-"""Train a small SegFormer (3.5 M parameters) on Cityscapes at 512 x 256: a LayerNorm network for real frames.
+"""Train a small SegFormer on Cityscapes at 512 x 256: a LayerNorm network for real frames.
 
-    python benchmarks/train_segformer.py CITYSCAPES --teacher efficientvit_b0_cityscapes.safetensors \
-        --definitions FOLDER --out segformer_small_cityscapes.safetensors --minutes 120
+    python benchmarks/train_segformer.py CITYSCAPES --minutes 105 --bf16 --definitions FOLDER
+        --teacher efficientvit_b0_cityscapes.safetensors --out segformer_small.safetensors
 
-CITYSCAPES holds ``leftImg8bit`` and ``gtFine`` (``*_labelTrainIds.png``) at 512 x 256. The labels are the targets. An
-EfficientViT-Seg-B0, which sees the frames at 1024 x 512, is an additional teacher: its softened predictions are a
-second target. ``--definitions`` is the folder with the module ``efficientvit_seg`` that defines it. The rate follows
-a cosine over ``--minutes``, so the run ends on time on any machine. The weights are saved every ten minutes, and at
-the end in half precision.
+CITYSCAPES holds ``leftImg8bit`` and ``gtFine`` (``*_labelTrainIds.png``) at 512 x 256. The labels
+are the targets. EfficientViT-Seg-B0, which sees the frames at 1024 x 512, is an additional teacher:
+its softened predictions are a second target. ``--definitions`` is the folder with the module
+``efficientvit_seg`` that defines it. The learning rate follows a cosine over ``--minutes``, so the
+run ends on time on any machine. The weights are saved every ten minutes, and at the end in half
+precision.
 """
 
 import argparse
@@ -20,13 +21,13 @@ import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
+from mmengine.config import Config
+from mmseg.registry import MODELS
+from mmseg.utils import register_all_modules
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import mmseg_reservoir.seg  # noqa: F401  (before mmseg)
-from mmengine.config import Config
-from mmseg.registry import MODELS
-from mmseg.utils import register_all_modules
 
 CONFIG = Path(__file__).parents[1] / "configs/_base_/models/segformer_small.py"
 MEAN = torch.tensor([123.675, 116.28, 103.53]).view(1, 3, 1, 1)
@@ -42,7 +43,9 @@ def read_frames(root: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     for path in paths:
         name = path.name.replace("_leftImg8bit.png", "_gtFine_labelTrainIds.png")
         images.append(cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB))
-        label = cv2.imread(str(root / "gtFine" / split / path.parent.name / name), cv2.IMREAD_UNCHANGED)
+        label = cv2.imread(
+            str(root / "gtFine" / split / path.parent.name / name), cv2.IMREAD_UNCHANGED
+        )
         labels.append(label)
     return np.stack(images), np.stack(labels)
 
@@ -54,7 +57,7 @@ def normalize(images: np.ndarray) -> Tensor:
 
 @torch.no_grad()
 def teach(weights: Path, definitions: Path, images: np.ndarray) -> Tensor:
-    """Return the teacher's logits (N, 19, 64, 128) in half precision; it sees the frames at twice their size."""
+    """Return the teacher's logits (N, 19, 64, 128); it sees the frames at twice their size."""
     sys.path.insert(0, str(definitions))
     import efficientvit_seg  # noqa: F401
 
@@ -70,25 +73,31 @@ def teach(weights: Path, definitions: Path, images: np.ndarray) -> Tensor:
     return torch.stack(logits)
 
 
-def augment(image: np.ndarray, label: np.ndarray, teacher: Tensor, rng: np.random.Generator) -> tuple:
-    """Return a crop of a frame, scaled, mirrored and recolored at random, with its label and its teacher's logits."""
+def augment(
+    image: np.ndarray, label: np.ndarray, teacher: Tensor, rng: np.random.Generator
+) -> tuple:
+    """Return a random crop, scaled, mirrored and recolored, its label and its teacher's logits."""
     scale = rng.uniform(0.75, 1.75)
     height, width = round(256 * scale), round(512 * scale)
     size = (width, height)
     image = cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)
     label = cv2.resize(label, size, interpolation=cv2.INTER_NEAREST)
     if height < CROP:
-        image = cv2.copyMakeBorder(image, 0, CROP - height, 0, 0, cv2.BORDER_CONSTANT, value=(124, 116, 104))
+        image = cv2.copyMakeBorder(
+            image, 0, CROP - height, 0, 0, cv2.BORDER_CONSTANT, value=(124, 116, 104)
+        )
         label = cv2.copyMakeBorder(label, 0, CROP - height, 0, 0, cv2.BORDER_CONSTANT, value=255)
     top = rng.integers(0, max(height, CROP) - CROP + 1)
     left = rng.integers(0, width - CROP + 1)
     image = image[top : top + CROP, left : left + CROP]
     label = label[top : top + CROP, left : left + CROP]
-    # The teacher's logits of the same crop: a grid in its coordinates, at a quarter of the crop's resolution.
+    # The teacher's logits of the same crop, at a quarter of its resolution.
     ys = (torch.arange(CROP // 4) * 4 + 2 + top) / height * 2 - 1
     xs = (torch.arange(CROP // 4) * 4 + 2 + left) / width * 2 - 1
     grid = torch.stack(torch.meshgrid(ys, xs, indexing="ij")[::-1], -1)[None].float()
-    target = F.grid_sample(teacher[None].float(), grid, mode="bilinear", padding_mode="border", align_corners=False)[0]
+    target = F.grid_sample(
+        teacher[None].float(), grid, mode="bilinear", padding_mode="border", align_corners=False
+    )[0]
     if rng.random() < 0.5:
         image, label, target = image[:, ::-1], label[:, ::-1], target.flip(-1)
     pixels = image.astype(np.float32)
@@ -117,14 +126,26 @@ def evaluate(model: torch.nn.Module, images: np.ndarray, labels: np.ndarray) -> 
 
 def main() -> None:
     """Train, print the progress, save the weights."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cityscapes", type=Path, help="folder with leftImg8bit and gtFine at 512 x 256")
-    parser.add_argument("--teacher", type=Path, required=True, help="weights of EfficientViT-Seg-B0")
-    parser.add_argument("--definitions", type=Path, required=True, help="folder of the module efficientvit_seg")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "cityscapes", type=Path, help="folder with leftImg8bit and gtFine at 512 x 256"
+    )
+    parser.add_argument(
+        "--teacher", type=Path, required=True, help="weights of EfficientViT-Seg-B0"
+    )
+    parser.add_argument(
+        "--definitions", type=Path, required=True, help="folder of the module efficientvit_seg"
+    )
     parser.add_argument("--out", type=Path, required=True, help="file for the weights")
-    parser.add_argument("--minutes", type=float, default=120.0, help="length of the training (default: 120)")
+    parser.add_argument(
+        "--minutes", type=float, default=120.0, help="length of the training (default: 120)"
+    )
     parser.add_argument("--batch", type=int, default=6, help="crops per step (default: 6)")
-    parser.add_argument("--rate", type=float, default=8e-4, help="highest learning rate (default: 8e-4)")
+    parser.add_argument(
+        "--rate", type=float, default=8e-4, help="highest learning rate (default: 8e-4)"
+    )
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -140,7 +161,9 @@ def main() -> None:
     if not cache.exists():
         torch.save(teach(args.teacher, args.definitions, images), cache)
     targets = torch.load(cache)
-    print(f"{len(images)} frames; teacher's logits after {time.monotonic() - begun:.0f} s", flush=True)
+    print(
+        f"{len(images)} frames; teacher's logits after {time.monotonic() - begun:.0f} s", flush=True
+    )
     norms = [p for p in model.parameters() if p.dim() == 1]
     weights = [p for p in model.parameters() if p.dim() > 1]
     groups = [{"params": weights, "weight_decay": 0.02}, {"params": norms, "weight_decay": 0.0}]
@@ -149,19 +172,30 @@ def main() -> None:
     model.train()
     while (passed := (time.monotonic() - begun) / 60) < args.minutes:
         warm = min(1.0, (step + 1) / 300)
-        rate = args.rate * warm * (0.01 + 0.99 * (1 + math.cos(math.pi * passed / args.minutes)) / 2)
+        rate = (
+            args.rate * warm * (0.01 + 0.99 * (1 + math.cos(math.pi * passed / args.minutes)) / 2)
+        )
         for group in optimizer.param_groups:
             group["lr"] = rate
         picked = rng.integers(0, len(images), args.batch)
-        crops, truths, soft = zip(*(augment(images[i], labels[i], targets[i], rng) for i in picked), strict=True)
-        inputs, truth, soft = normalize(np.stack(crops)), torch.from_numpy(np.stack(truths)).long(), torch.stack(soft)
+        crops, truths, soft = zip(
+            *(augment(images[i], labels[i], targets[i], rng) for i in picked), strict=True
+        )
+        inputs, truth, soft = (
+            normalize(np.stack(crops)),
+            torch.from_numpy(np.stack(truths)).long(),
+            torch.stack(soft),
+        )
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.bf16):
             logits = model(inputs)
         logits = logits.float()
         half = F.interpolate(logits, scale_factor=2, mode="bilinear")
         hard_loss = F.cross_entropy(half, truth[:, 1::2, 1::2], ignore_index=255)
         student = F.log_softmax(logits / TEMPERATURE, 1)
-        soft_loss = TEMPERATURE**2 * F.kl_div(student, F.softmax(soft / TEMPERATURE, 1), reduction="none").sum(1).mean()
+        soft_loss = (
+            TEMPERATURE**2
+            * F.kl_div(student, F.softmax(soft / TEMPERATURE, 1), reduction="none").sum(1).mean()
+        )
         optimizer.zero_grad(set_to_none=True)
         (hard_loss + 0.5 * soft_loss).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
@@ -169,14 +203,21 @@ def main() -> None:
         step += 1
         sums += [hard_loss.item(), soft_loss.item()]
         if step % 100 == 0:
-            print(f"{passed:6.1f} min, step {step}, losses {sums / 100}, rate {rate:.2e}", flush=True)
+            print(
+                f"{passed:6.1f} min, step {step}, losses {sums / 100}, rate {rate:.2e}", flush=True
+            )
             sums[:] = 0
         if passed - saved > 10:
             saved = passed
             save_file(segmentor.state_dict(), args.out.with_suffix(".partial.safetensors"))
     images, labels = read_frames(args.cityscapes, "val")
-    print(f"{step} steps of {args.batch}; val {evaluate(model, images, labels):.2f} mIoU", flush=True)
-    save_file({k: v.half() if v.is_floating_point() else v for k, v in segmentor.state_dict().items()}, args.out)
+    print(
+        f"{step} steps of {args.batch}; val {evaluate(model, images, labels):.2f} mIoU", flush=True
+    )
+    save_file(
+        {k: v.half() if v.is_floating_point() else v for k, v in segmentor.state_dict().items()},
+        args.out,
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -199,15 +198,16 @@ def _measure(
         The calibration, with the reference of the alignment.
     """
     guard, alignment = (getattr(pipeline, name, None) for name in ("guard", "alignment"))
-    batches = None if source is None else islice(source, SOURCE_BATCHES)
-    with nullcontext() if alignment is None else alignment.measuring():
-        if guard is not None:
-            guard.prepare(pipeline.predict_source, batches)
-        if alignment is not None:
-            for inputs in batches or ():  # that the guard has left
-                pipeline.predict_source(inputs)
     if alignment is None:
+        if guard is not None:
+            guard.prepare(pipeline.predict_source, source)
         return calibration
+    batches = iter(() if source is None else islice(source, SOURCE_BATCHES))
+    with alignment.measuring():
+        if guard is not None:
+            guard.prepare(pipeline.predict_source, None if source is None else batches)
+        for inputs in batches:  # that the guard has left
+            pipeline.predict_source(inputs)
     if alignment.reference is None:
         alignment.take_reference(
             pipeline.method.space.model, None if calibration is None else calibration.reference

@@ -57,7 +57,7 @@ class MethodPlan:
         space = self.params.make(model=place.model, **self.defaults)
         if not isinstance(space, ParamSpace):
             space = ParamSpace(place.model, space)
-        search = self.statistics.carry(space)
+        self.statistics.carry(space)
         given = {"forward": partial(place.forward, place.model), "space": space}
         if self.factory is not None:
             given["optimizer"] = self.factory
@@ -70,9 +70,7 @@ class MethodPlan:
             }
             own = method.options.get("augment") or {}
             method = replace(method, options={**method.options, "augment": {**normalised, **own}})
-        made = method.make(**given, seed=self.defaults["seed"])
-        made.search = search
-        return made
+        return method.make(**given, seed=self.defaults["seed"])
 
 
 def _check_task(method: Choice, task: Task) -> None:

@@ -8,7 +8,7 @@ import torch
 from small_net import make_method
 from torch import Tensor
 
-from mmseg_reservoir.core import EvidencePooling, LabelGuard, ReservoirPipeline
+from mmseg_reservoir.core import Alignment, EvidencePooling, LabelGuard, ReservoirPipeline
 from mmseg_reservoir.methods import Tent
 from mmseg_reservoir.routing import OracleRouter, SegmentRouter, StyleRouter
 from mmseg_reservoir.routing.base import Router
@@ -49,15 +49,21 @@ def make_router(kind: str, k_max: int = 6) -> Router:
 def make_pipeline(
     kind: str = "style", method=Tent, care: bool = False, k_max: int = 6, **options
 ) -> ReservoirPipeline:
-    """A pipeline; with ``care`` it has a guard and pools."""
+    """A pipeline; with ``care`` it has a guard, pools and aligns."""
     guard = LabelGuard(margin=0.05) if care else None
-    return ReservoirPipeline(
+    pipeline = ReservoirPipeline(
         make_method(method, **options),
         make_router(kind, k_max),
         None if kind == "oracle" else style,
         guard=guard,
         pooling=EvidencePooling() if care else None,
+        alignment=Alignment() if care else None,
     )
+    if care:
+        with pipeline.alignment.measuring():
+            for images in batches("clear", 20, seed=99):
+                pipeline.predict_source(images)
+    return pipeline
 
 
 def show(

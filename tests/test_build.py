@@ -156,7 +156,7 @@ def test_resolved_options_are_plain_and_hold_every_default():
         "types": ["LayerNorm", "BatchNorm", "GroupNorm"],
         "skip": [],
     }
-    assert options["statistics"] == {"share": 0.0, "per_expert": False, "searched": False}
+    assert options["statistics"] == {"share": 0.0, "per_expert": False}
     assert options["reservoir"]["router"]["patience"] == 10.0
     assert options["reservoir"]["space"]["mean"] == ["standardise", "squash"]
     assert "reservoir.router: type=segment, run=4" in plan.describe()

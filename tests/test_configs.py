@@ -36,9 +36,9 @@ def test_leaf_is_complete_and_short(path):
         "ResumeHook",
     ]
     make_plan(cfg, seed=0)
-    named = [word for word in ("reservoir", "robust", "oracle") if word in path.stem]
+    named = [word for word in ("reservoir", "robust", "oracle", "align") if word in path.stem]
     assert bool(cfg.get("reservoir")) == bool(named)
-    if named == ["robust"]:
+    if named in (["robust"], ["align"]):
         assert cfg.reservoir.preset == "robust"
     assert len(path.read_text().splitlines()) < 25
 

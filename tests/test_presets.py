@@ -52,11 +52,13 @@ def test_without_a_name_it_is_the_robust_preset():
     assert with_preset({"k_max": 4}) == {**PRESETS["robust"], "k_max": 4}
 
 
-def test_the_robust_preset_is_that_of_streams_with_a_guard_and_pooling():
+def test_the_robust_preset_is_that_of_streams_with_alignment_guard_and_pooling():
     robust, stream = with_preset("robust"), with_preset("stream")
+    assert robust.pop("alignment") == {"type": "moments"}
     assert robust.pop("guard") == {"type": "labels"}
     assert robust.pop("pooling") == {"type": "evidence"}
-    assert robust.pop("pipeline")["ensemble"] is False
+    pipeline = robust.pop("pipeline")
+    assert (pipeline["ensemble"], pipeline["unfit"]) == (False, "predict")
     assert stream.pop("pipeline").get("ensemble", True) is True
     assert robust == stream
     assert robust["router"]["type"] == "segment"
@@ -65,7 +67,7 @@ def test_the_robust_preset_is_that_of_streams_with_a_guard_and_pooling():
 
 @pytest.mark.parametrize("preset", ["paper", "published", "published_code", "stream"])
 def test_no_other_preset_watches_its_experts_or_lets_them_share(preset):
-    assert not {"guard", "pooling"} & set(with_preset(preset))
+    assert not {"alignment", "guard", "pooling"} & set(with_preset(preset))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -100,6 +100,8 @@ def fill(pipeline: ReservoirPipeline, k: int, visit: int) -> None:
             if router.route(style, may_open=True, domain=None).is_new:
                 noise = 1e-3 * torch.randn_like(pipeline.source)
                 pipeline.reservoir.add(pipeline.source + noise, method.fresh_domain_state())
+                if pipeline.alignment is not None:
+                    pipeline.alignment.add(parent=0)
     if len(pipeline.reservoir) != k:
         raise ReservoirError(f"{k} styles opened {len(pipeline.reservoir)} domains: raise APART")
     for index in range(k):

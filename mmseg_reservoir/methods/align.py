@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from ..errors import ReservoirError
 from ..options import register
 from .source import Source
 
@@ -17,8 +20,17 @@ class Align(Source):
     Without a reservoir, or with ``reservoir.alignment=None``, it is the source model.
     """
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.space.followers:
+            raise ReservoirError(
+                "align has no pass that moves the statistics of an expert's BatchNorm: leave out "
+                'statistics=dict(per_expert=True), or write statistics="running"'
+            )
+
     def adapt(self, inputs: Tensor) -> Tensor:
         """Predict a batch."""
+        self.counts["skipped"] += 1
         return self.predict(inputs)
 
     def predict(self, inputs: Tensor) -> Tensor:

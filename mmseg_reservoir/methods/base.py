@@ -15,7 +15,6 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..spaces.base import ParamSpace
 from ..spaces.normalisation import learning
-from ..spaces.share_search import ShareSearch
 from .parts.last_good import TROUBLES, LastGood, note
 
 Forward = Callable[[Tensor], Tensor]
@@ -78,8 +77,6 @@ class AdaptationMethod(ABC):
         self.counts = dict.fromkeys(("updates", "skipped", *TROUBLES), 0)
         self._selected: deque[bool] = deque(maxlen=_WINDOW)
         self._has_warned = False
-        self.search: ShareSearch | None = None
-        """Finds what a domain's BatchNorm normalises by, if that is asked for."""
         self.state: dict[str, Any] = {}
         self.load_domain_state(self.fresh_domain_state())
 
@@ -100,8 +97,6 @@ class AdaptationMethod(ABC):
 
         A batch that breaks something leaves no trace but in the counts (:class:`LastGood`).
         """
-        if self.search is not None:
-            self.search.look(self.forward, inputs, self.state)
         good = LastGood(self)
         self.space.zero_grad()
         with torch.enable_grad(), learning(self.space.followers, when=torch.is_grad_enabled):
@@ -136,7 +131,7 @@ class AdaptationMethod(ABC):
     def check_can_rest(self) -> None:
         """Refuse a trigger where a batch that is only predicted would be missed."""
         reason = self.must_see
-        if self.space.followers or self.search is not None:
+        if self.space.followers:
             reason = "statistics of an expert come from every batch"
         if reason:
             told = f"a trigger keeps batches from {type(self).__name__}, which must see all of them"

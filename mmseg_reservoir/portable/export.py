@@ -18,8 +18,6 @@ from ..spaces.lora import factor_pairs
 from .contents import Contents
 from .source_identity import digest_of, plain_weights
 
-_SHARE = "statistics.share"  # which an expert has found, with statistics="searched"
-
 
 def export_expert(
     contents: Contents, index: int, checkpoint: str | os.PathLike, file: str | os.PathLike
@@ -62,7 +60,6 @@ def expert_weights(
         source: Weights of the source model.
     """
     tensors = contents.layout.split(contents.experts[index].parameters)
-    tensors.pop(_SHARE, None)
     pairs = factor_pairs(tensors) if contents.layout.scaling is not None else []
     changed: dict[str, Tensor] = {}
     for a, b in pairs:
@@ -108,8 +105,7 @@ def _check_exportable(contents: Contents, index: int) -> None:
             f"expert {index} cannot be exported: what adapted are {contents.layout.added}, and a "
             f"plain model has no place for them: {here}"
         )
-    tensors = contents.layout.split(contents.experts[index].parameters)
-    share = float(tensors.get(_SHARE, contents.layout.batch_share))
+    share = contents.layout.batch_share
     if share:
         raise ReservoirError(
             f"expert {index} cannot be exported: its BatchNorm goes by the statistics of each "

@@ -18,7 +18,6 @@ from .normalisation import (
     layers_of,
     use_batch_statistics,
 )
-from .share_search import ShareSearch
 
 if TYPE_CHECKING:
     from .base import ParamSpace
@@ -46,16 +45,12 @@ class Statistics:
         per_expert: Let the running statistics follow the stream: a batch that a method adapts to
             moves them to the blend. They are then a part of the expert, as its parameters are;
             a pass that only predicts never moves them. Needs a share between 0 and 1.
-        searched: Every expert finds its own share, beginning with none (:class:`ShareSearch`).
     """
 
     share: float = 0.0
     per_expert: bool = False
-    searched: bool = False
 
     def __post_init__(self) -> None:
-        if self.searched and (self.share or self.per_expert):
-            raise ReservoirError("statistics: a share that is searched cannot be given as well")
         if not 0 <= self.share <= 1:
             raise ReservoirError(
                 f"statistics: the share of the batch must be in [0, 1], got {self.share}"
@@ -71,22 +66,20 @@ class Statistics:
         """Read what a user writes.
 
         Args:
-            value: ``"running"``, ``"batch"``, ``"searched"``, the share of the batch as a number,
+            value: ``"running"``, ``"batch"``, the share of the batch as a number,
                 ``dict(share=..., per_expert=...)``, or None for the default.
             default: ``"running"`` or ``"batch"``.
         """
         value = default if value is None else value
         if isinstance(value, cls):
             return value
-        if value == "searched":
-            return cls(searched=True)
         if isinstance(value, str) and value in _NAMED:
             return cls(_NAMED[value])
         if isinstance(value, Mapping):
             return construct(cls, value, "statistics")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return cls(float(value))
-        names = suggest(value, (*_NAMED, "searched"))
+        names = suggest(value, _NAMED)
         raise ReservoirError(
             f"statistics cannot be {value!r}{names}, the share of the batch as a number from 0 to "
             "1, or dict(share=..., per_expert=True)"
@@ -96,26 +89,12 @@ class Statistics:
         """Prepare the BatchNorm layers of a model; to be called before its space is made."""
         if self.share == 1:
             use_batch_statistics(model)
-        elif (self.share or self.searched) and not blend(model, self.share):
+        elif self.share and not blend(model, self.share):
             _logger.warning("%s has no BatchNorm: statistics change nothing", type(model).__name__)
 
-    def carry(self, space: ParamSpace) -> ShareSearch | None:
-        """Make what an expert has of its own part of a space; before an optimizer holds it.
-
-        Returns:
-            What finds an expert's share, if it is to be searched and there are layers to blend.
-        """
-        if self.searched:
-            layers = layers_of(space.model, BlendedBatchNorm)
-            if not layers:
-                return None
-            share = next(iter(layers.values())).running_mean.new_zeros(1)
-            for layer in layers.values():
-                layer.rate = share
-            space.carry({"statistics.share": share})
-            return ShareSearch(share)
+    def carry(self, space: ParamSpace) -> None:
+        """Make an expert's own statistics part of a space; before an optimizer holds it."""
         if self.per_expert:
             layers = layers_of(space.model, BlendedBatchNorm)
             carry_statistics(space, layers)
             space.followers += layers.values()
-        return None

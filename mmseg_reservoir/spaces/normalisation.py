@@ -76,7 +76,7 @@ class BlendedBatchNorm(_BatchNorm):
         statistics = ("running_mean", "running_var", "num_batches_tracked")
         for name in ("weight", "bias", "affine", *statistics):
             setattr(self, name, getattr(norm, name))
-        self.rate: float | Tensor = rate
+        self.rate = rate
         self.always = always
         self.learns: Callable[[], bool] | None = None
         self.train(norm.training)

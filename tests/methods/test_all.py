@@ -37,8 +37,15 @@ OPTIONS = {
     "vpt": dict(first_steps=3),
 }
 PROMPT_METHODS = ("dpcore", "vpt")
-OWN_STATISTICS = ("petta", "rotta")
-STILL = ("align-images", "align-pixels", "norm-images", "norm-pixels", "source-images", "source-pixels")
+OWN_STATISTICS = ("align", "petta", "rotta")
+STILL = (
+    "align-images",
+    "align-pixels",
+    "norm-images",
+    "norm-pixels",
+    "source-images",
+    "source-pixels",
+)
 METHODS = table("method")
 every_method = pytest.mark.parametrize(
     "name", [f"{name}-{what}" for name, cls in sorted(METHODS.items()) for what in cls.handles]

@@ -29,11 +29,15 @@ def stock(checkpoint):
     return init_model(Config.fromfile(CONFIG), str(checkpoint), device="cpu")
 
 
+def _plain_checkpoint(folder):
+    plain = folder / "plain.pth"
+    torch.save({"state_dict": read_weights(WEIGHTS), "meta": {"dataset_meta": {}}}, plain)
+    return plain
+
+
 def adapted(tmp_path, **options):
     """A pipeline around the shipped model, after a few batches; its expert 1 is fog's."""
-    plain = tmp_path / "plain.pth"
-    torch.save({"state_dict": read_weights(WEIGHTS), "meta": {"dataset_meta": {}}}, plain)
-    model = stock(plain)
+    model = stock(_plain_checkpoint(tmp_path))
     plan = Plan(SEGMENTATION, reservoir=ORACLE, **options)
     image_range = ImageRange.of_preprocessor(model.data_preprocessor)
     pipeline = plan.assemble(Workplace(model, segmentation_forward, image_range))
@@ -74,6 +78,43 @@ def test_stock_mmseg_gives_the_logits_of_the_expert(case, suffix, tmp_path):
         torch.save({"state_dict": read_weights(file), "meta": {}}, tmp_path / "fog.pth")
     logits = stock(tmp_path / "fog.pth")(IMAGES, mode="tensor")
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["align", "tent", "lora"])
+@torch.no_grad()
+def test_the_correction_of_an_aligned_expert_is_folded_into_its_norms(method, tmp_path):
+    model = stock(_plain_checkpoint(tmp_path))
+    lora = dict(method="tent", params=dict(type="lora"))
+    options = lora if method == "lora" else dict(method=method)
+    plan = Plan(SEGMENTATION, reservoir=dict(router=dict(type="oracle")), **options)
+    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    place = Workplace(model, segmentation_forward, image_range, [IMAGES, 1.3 * IMAGES])
+    pipeline = plan.assemble(place)
+    plan.look_at_source(pipeline, place)
+    foggy = 0.4 * IMAGES + 0.5
+    for _ in range(4):
+        pipeline.step(foggy, domain="fog")
+    expected = pipeline.infer(foggy, domain="fog").logits
+    file = export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
+    logits = stock(file)(foggy, mode="tensor")
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    source = stock(tmp_path / "plain.pth")(foggy, mode="tensor")
+    assert (source - logits).abs().max() > 0.1  # the correction is not small
+
+
+def test_an_aligned_input_cannot_be_exported(tmp_path):
+    model = stock(_plain_checkpoint(tmp_path))
+    aligned = dict(layers="input")
+    plan = Plan(
+        SEGMENTATION, method="align", reservoir=dict(router=dict(type="oracle"), alignment=aligned)
+    )
+    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    place = Workplace(model, segmentation_forward, image_range, [IMAGES, 1.3 * IMAGES])
+    pipeline = plan.assemble(place)
+    plan.look_at_source(pipeline, place)
+    pipeline.step(0.4 * IMAGES, domain="fog")
+    with pytest.raises(ReservoirError, match=r"aligns 'input'.*--frozen"):
+        export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
 
 
 def test_a_plain_checkpoint_has_the_names_of_the_source_and_keeps_its_meta(tmp_path):

@@ -7,6 +7,7 @@ import torch
 from small_reservoirs import batches, make_pipeline, show
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.methods import Align
 from mmseg_reservoir.portable.contents import put, take
 from mmseg_reservoir.portable.merge import average, find_matches, merge, same
 
@@ -39,6 +40,25 @@ def test_a_reservoir_merged_with_itself_is_itself(kind, care):
     merged = merge(one, one)
     assert merged.matches == list(range(len(one.experts)))
     assert same(whole(merged.contents), whole(one))
+
+
+def test_moments_of_two_halves_are_those_of_the_whole():
+    """Where the correction does not change what is measured: at the first layer."""
+
+    def met(*seeds):
+        pipeline = make_pipeline("oracle", Align, care=True)
+        for seed in seeds:
+            show(pipeline, ["dark"], seed, count=3)
+        return pipeline, take(pipeline, {})
+
+    (_, one), (_, other), (pipeline, both) = met(1), met(2), met(1, 2)
+    merged = merge(one, other).contents.experts[1].parts["alignment"]["moments"]
+    whole = both.experts[1].parts["alignment"]["moments"]
+    assert merged["images"] == whole["images"] == 12
+    first = pipeline.alignment._slices["1"][0]
+    for name in ("mean", "logvar"):
+        torch.testing.assert_close(merged[name][first], whole[name][first])
+        assert not torch.allclose(one.experts[1].parts["alignment"]["moments"][name], whole[name])
 
 
 @pytest.mark.parametrize("kind", KINDS)

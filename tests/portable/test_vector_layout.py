@@ -25,9 +25,7 @@ def test_a_space_and_its_layout_split_alike_also_after_json():
         assert torch.equal(piece, expected), name
 
 
-@pytest.mark.parametrize(
-    ("statistics", "share"), [("running", 0.0), (0.2, 0.2), ("batch", 1.0), ("searched", 0.0)]
-)
+@pytest.mark.parametrize(("statistics", "share"), [("running", 0.0), (0.2, 0.2), ("batch", 1.0)])
 def test_it_tells_whether_batch_norm_goes_by_the_batch(statistics, share):
     layout = VectorLayout.of(make_method(statistics=statistics).space)
     assert layout.batch_share == pytest.approx(share)
