@@ -1,4 +1,4 @@
-"""Charts of routing: which expert, how sure, what the guard did, and what it cost."""
+"""Charts of routing: which expert, how sure, what alignment and guard did, and what it cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Chart, colour, draw, heatmap
 def route_charts(run: ShownRun) -> list[Chart]:
     """All charts about the experts of one run."""
     charts = [_assignment(run), _experts_over_time(run), _route_entropy(run)]
-    return [*charts, *_guard(run)]
+    return [*charts, *_alignment(run), *_guard(run)]
 
 
 def _assignment(run: ShownRun) -> Chart:
@@ -63,6 +63,29 @@ def _route_entropy(run: ShownRun) -> Chart:
     )
     note = "How undecided the router is: entropy of the experts' shares, mean by visit."
     return Chart("Posterior entropy", draw([bars], y="nats"), note)
+
+
+def _alignment(run: ShownRun) -> list[Chart]:
+    """The strength of alignment by expert and layer; nothing without an aligned expert."""
+    experts = (run.results.get("alignment") or {}).get("experts")
+    if not experts:
+        return []
+    deepest = max((own["strength"] for own in experts.values()), key=len)
+    layers = list(deepest)
+    strengths = [
+        [sum(own["strength"].get(name, (0, 0))) / 2 for name in layers] for own in experts.values()
+    ]
+    names = [f"expert {index} (reach {own['reach']:g})" for index, own in experts.items()]
+    hover = "%{y}, %{x}: %{z:.0%} of the way to the source"
+    figure = draw([heatmap(strengths, layers, names, hover, zmin=0, zmax=1)], height=260)
+    figure.update_xaxes(showticklabels=False, title="layers, in the order of the forward pass")
+    trials = run.results["alignment"]["events"]
+    taken = sum(trial["taken"] for trial in trials)
+    note = (
+        "How far each expert moves the feature moments of its domain towards the source's, mean of "
+        f"shift and scale. {len(trials)} trials of another reach, {taken} taken."
+    )
+    return [Chart("Alignment", figure, note)]
 
 
 def _guard(run: ShownRun) -> list[Chart]:

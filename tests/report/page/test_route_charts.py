@@ -28,6 +28,24 @@ def test_a_quiet_guard_has_a_chart_and_no_guard_none():
     assert "Guard" not in charts(rich_record(guard=None))
 
 
+def test_alignment_by_expert_and_layer():
+    strength = {"stem": [0.9, 0.5], "deep": [0.2, 0.4]}
+    experts = {
+        "1": {"images": 9, "reach": 1.0, "strength": strength},
+        "2": {"images": 9, "reach": 0.25, "strength": {"stem": [0.6, 0.6]}},
+    }
+    trial = {"expert": 1, "images": 21, "from": 0.5, "to": 1.0, "gain": 0.1, "taken": True}
+    aligned = rich_record(alignment={"layers": 2, "experts": experts, "events": [trial]})
+    cells = charts(aligned)["Alignment"]
+    assert list(cells.x) == ["stem", "deep"]
+    assert list(cells.y) == ["expert 1 (reach 1)", "expert 2 (reach 0.25)"]
+    assert [[round(z, 6) for z in row] for row in cells.z] == [[0.7, 0.3], [0.6, 0.0]]
+    (chart,) = [c for c in route_charts(ShownRun("R", aligned)) if c.title == "Alignment"]
+    assert "1 trials of another reach, 1 taken" in chart.note
+    nothing = rich_record(alignment={"layers": 2, "experts": {}, "events": []})
+    assert "Alignment" not in charts(nothing)
+
+
 def test_time_by_stage():
     runs = [ShownRun("TENT", record()), ShownRun("R", rich_record())]
     bars = {bar.name: list(bar.x) for bar in time_chart(runs).figure.data}
