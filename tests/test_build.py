@@ -357,6 +357,36 @@ def test_a_margin_that_is_given_spares_the_look_at_the_source():
         assert len(looked) == passes
 
 
+def test_guard_and_alignment_share_one_pass_over_the_source():
+    looked = []
+
+    class Source(list):
+        def __iter__(self):
+            looked.append("pass")
+            return super().__iter__()
+
+    reservoir = {"preset": "published", "style": SEEDED, "guard": {}, "alignment": {}}
+    pipeline = assemble(source=Source(source_batches()), method="tent", reservoir=reservoir)
+    assert looked == ["pass", "pass"]  # the first one is that of the styles
+    assert pipeline.guard.margin is not None
+    assert list(pipeline.alignment.reference.layers) == ["1", "4"]
+
+
+def test_a_calibration_file_brings_the_reference_of_the_alignment(tmp_path):
+    options = {"preset": "published", "style": SEEDED, "alignment": {}}
+    params = {"under": ""}
+    place = Workplace(make_net(), call, ImageRange("imagenet"), source_batches())
+    plan = Plan(SEGMENTATION, method="align", params=params, reservoir=options)
+    first = plan.assemble(place)
+    file = plan.look_at_source(first, place).save(tmp_path / "calibration.safetensors")
+    options |= {"calibration": {"file": str(file)}}
+    place = Workplace(make_net(), call, ImageRange("imagenet"))
+    plan = Plan(SEGMENTATION, method="align", params=params, reservoir=options)
+    other = plan.assemble(place)
+    plan.look_at_source(other, place)
+    assert torch.equal(other.alignment.reference.mean, first.alignment.reference.mean)
+
+
 def test_seeds_reach_method_params_and_router_unless_these_have_their_own():
     memory = {"type": "fifo"}
     options = {"reservoir": {"preset": "published", "style": SEEDED, "memory": memory}}

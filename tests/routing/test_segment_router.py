@@ -39,6 +39,19 @@ def test_opens_after_a_run_and_recognises_what_returns_at_once():
     assert router.k == 3
 
 
+def test_frames_before_a_domain_is_opened_fit_none():
+    router = make_router()
+    assert all(route.fits for route in follow(router, draw(6, seed=5)))
+    first = follow(router, draw(8, at=0, seed=1))
+    assert [route.fits for route in first] == [route.index == 1 for route in first]
+    assert all(route.fits for route in follow(router, draw(6, at=0, seed=2)))
+
+
+def test_where_no_domain_can_be_opened_every_frame_fits():
+    router = make_router(k_max=1)
+    assert all(route.fits for route in follow(router, draw(8, at=0, seed=1)))
+
+
 def test_a_domain_outlives_a_long_visit_of_another():
     router = make_router(members=20)
     follow(router, draw(8, at=0, seed=1))

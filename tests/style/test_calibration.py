@@ -3,6 +3,7 @@ import logging
 import pytest
 import torch
 
+from mmseg_reservoir.core.moments import Reference
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import write_tensors
 from mmseg_reservoir.style import StyleEncoder
@@ -32,6 +33,18 @@ def test_file_round_trip(tmp_path):
     assert torch.equal(loaded.styles, calibration.styles)
     assert loaded.about == calibration.about
     assert [p.name for p in path.parent.iterdir()] == ["calibration.safetensors"]
+
+
+def test_the_reference_of_an_alignment_is_saved_with_the_styles(tmp_path):
+    means = torch.randn(4, 3)
+    measured = {"z.norm": [(means, means)], "a.norm": [(means[:, :2], means[:, :2])]}
+    reference = Reference.of(measured).state_dict()
+    path = Calibration(torch.randn(5, 3), reference=reference).save(tmp_path / "c.safetensors")
+    loaded = Calibration.load(path).reference
+    assert list(loaded["layers"].items()) == [("z.norm", 3), ("a.norm", 2)]  # in their order
+    for name, value in reference.items():
+        assert name == "layers" or torch.equal(loaded[name], value)
+    assert Calibration.load(Calibration(torch.randn(5, 3)).save(path)).reference is None
 
 
 def test_key_depends_on_everything_but_the_order():
