@@ -1,6 +1,9 @@
-# Experts that are watched and learn from each other: the default (docs/robust.md). Options beside
-# those of ./published.py:
+# The robust preset, which is the default: experts align feature moments (docs/alignment.md), are
+# guarded and learn from each other (docs/robust.md). Options beside those of ./published.py:
 #
+# alignment.type="moments"  alignment.reach=None (found by trials), .kappa=1.0, .layers="norms"
+#                           alignment=None: no alignment
+# pipeline.unfit="predict"  predict batches that fit no expert; "learn": adapt the nearest one
 # guard.type="labels"       guard.every=16, .margin=None (from source images), .waver=0.05
 #                           guard=None: no guard
 # pooling.type="evidence"   pooling.n0: how many images of its own outweigh what others say
