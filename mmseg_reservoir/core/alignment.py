@@ -27,6 +27,7 @@ The correction is affine per channel: :func:`folded` moves it into the layer's w
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -147,6 +148,9 @@ class Alignment:
         Without either the stream runs without alignment, and a warning says so.
         """
         layers = {name: channels_of(module) for name, module in norm_layers(model).items()}
+        if not layers and self.layers != INPUT:
+            _logger.info("alignment: %s has no layer to align", type(model).__name__)
+            return
         known = {INPUT: 3, **layers}
         if saved is not None and saved["layers"].items() <= known.items():
             self.set_reference(Reference(**saved))
@@ -317,25 +321,27 @@ class Alignment:
         """Return an output with the moments that an expert gives it."""
         if self._mode == "off":
             return output
-        if self._mode != "measure" and name not in self._slices:
-            return output  # a layer without a reference
-        if self._mode != "align":
-            self._seen.setdefault(name, []).append(channel_moments(output, axis))
         domain = self._current
-        if self._mode == "measure" or domain is None:
+        corrects = domain is not None and self._position(name) < self._reach(domain)
+        # Beyond the reach nothing is measured either: the trial of a larger one does.
+        if self._mode in ("measure", "wait") or (self._mode == "learn" and corrects):
+            self._seen.setdefault(name, []).append(channel_moments(output, axis))
+        if domain is None or not corrects:
             return output
         images = 0
         if self._mode == "learn":
             assert self._batch is not None
             images = len(self._batch)
             self._learn(domain, name, images)
-        if self._slices[name][1] >= self._reach(domain):
-            return output
         gain, shift = self._correction(domain, name, images)
         shape = [1] * output.ndim
         shape[axis] = -1
         gain, shift = gain.view(shape).to(output.dtype), shift.view(shape).to(output.dtype)
         return torch.addcmul(shift, output, gain)
+
+    def _position(self, name: str) -> float:
+        """Return the position of a layer in [0, 1); one without a reference is out of reach."""
+        return self._slices[name][1] if name in self._slices else math.inf
 
     def _learn(self, domain: DomainMoments, name: str, images: int) -> None:
         """Move the moments of a layer by those of the batch: the mean over its calls so far."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 REACHES = (0.0, 0.25, 0.5, 1.0, 2.0)
 """What an expert chooses its reach from. 0: no alignment. 2: half strength at the last layer."""
@@ -23,12 +25,19 @@ _TRIAL_WINDOW = 5  # batches that the moments of a trial remember, so that they 
 _HARM = 0.03  # by so much a smaller reach has to be better, so that chance takes none
 _MEAN_FLOOR, _LOGVAR_FLOOR = 1e-3, 1e-2  # least spread between source images, see Reference
 _EPSILON = 1e-6
+_POSITIONS = 4096  # of a map that its moments are measured by
 
 
 def channel_moments(output: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Return mean and log-variance of every channel of every image, ``(N, C)`` each."""
+    """Return mean and log-variance of every channel of every image, ``(N, C)`` each.
+
+    Of large maps every second, third, ... row and column is read, so that about 4096 positions are.
+    """
     dims = [dim for dim in range(1, output.ndim) if dim != axis]
-    values = output.detach().float()
+    positions = math.prod(output.shape[dim] for dim in dims)
+    stride = math.ceil((positions / _POSITIONS) ** (1 / max(1, len(dims))))
+    parts = [slice(None, None, stride if dim in dims else 1) for dim in range(output.ndim)]
+    values = output.detach()[tuple(parts)].float()
     if not dims:  # one value per channel and image, which has no variance
         return values, torch.zeros_like(values)
     var, mean = torch.var_mean(values, dims, correction=0)
@@ -42,14 +51,20 @@ def average_moments(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]
 
 
 def norm_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the normalization layers with one weight per channel, by name."""
-    kinds = (_NormBase, nn.GroupNorm, nn.LayerNorm)
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, kinds)
-        and (not isinstance(module, nn.LayerNorm) or len(module.normalized_shape) == 1)
-    }
+    """Return the normalization layers with moments that depend on the domain, by name.
+
+    BatchNorm that goes by the statistics of the batch is left out: it aligns every batch already.
+    So is LayerNorm over more than the channels.
+    """
+    return {name: module for name, module in model.named_modules() if _can_align(module)}
+
+
+def _can_align(module: nn.Module) -> bool:
+    if isinstance(module, nn.LayerNorm):
+        return len(module.normalized_shape) == 1
+    if isinstance(module, _BatchNorm):
+        return module.running_mean is not None
+    return isinstance(module, (_InstanceNorm, nn.GroupNorm))
 
 
 def channels_of(module: Any) -> int:
@@ -107,7 +122,7 @@ class Reference:
         norms = {
             name: module
             for name, module in norm_layers(model).items()
-            if isinstance(module, _NormBase) and module.running_mean is not None and module.affine
+            if isinstance(module, _BatchNorm) and module.affine
         }
         if not norms:
             return None

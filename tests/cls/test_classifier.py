@@ -86,7 +86,8 @@ def test_without_a_preset_it_is_the_robust_one():
         experts.append(model.last.route.index)
     assert experts[3:] == [1, 0, 0, 0, 0, 1, 1, 1, 1]
     assert [*model.pipeline.report()["guard"]["experts"]] == [0, 1]
-    assert model.pipeline.pooling.images == [56, 40]
+    # Batches that fit no domain are predicted, and nobody learns from them.
+    assert model.pipeline.pooling.images == [16, 40]
     named = adaptive(reservoir=dict(preset="robust", **DEFAULT), source=SOURCE)
     assert named.plan.options == model.plan.options
 
@@ -161,7 +162,7 @@ def test_without_gradients_it_makes_its_own_but_inference_mode_forbids_them(rese
         with torch.no_grad():
             logits = other(images)
         assert torch.equal(logits, one(images))
-    assert other.method.counts["updates"] == len(stream)
+    assert other.method.counts["updates"] == one.method.counts["updates"] > len(stream) / 2
     with torch.inference_mode(), pytest.raises(ReservoirError, match=r"use torch.no_grad\(\) or"):
         other(DARK[0])
 

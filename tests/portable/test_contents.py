@@ -113,7 +113,10 @@ def changed_weights():
     ("make", "difference"),
     [
         (lambda: make_pipeline("segment"), "router: StyleRouter against SegmentRouter"),
-        (lambda: make_pipeline("style", care=True), "guard: none against LabelGuard"),
+        (
+            lambda: make_pipeline("style", care=True),
+            "alignment: none against Alignment; guard: none against LabelGuard",
+        ),
         (lambda: make_pipeline("style", Eata), "method: Tent against Eata"),
         (
             lambda: make_pipeline("style", optimizer=lambda p: torch.optim.SGD(p, lr=0.1)),
