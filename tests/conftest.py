@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,3 +67,10 @@ def tiny_model() -> EncoderDecoder:
     torch.manual_seed(0)
     cfg = Config.fromfile(Path(__file__).parents[1] / "configs/_base_/models/segformer_tiny.py")
     return MODELS.build(cfg.model).eval()
+
+
+@pytest.fixture(autouse=True)
+def _new_loggers():
+    """Forget mmengine's loggers: two runs that start in the same second would share one."""
+    if (logging := sys.modules.get("mmengine.logging")) is not None:
+        logging.MMLogger._instance_dict.clear()
