@@ -35,7 +35,7 @@ def styles_of(folder: Path, count: int) -> Calibration:
         raise ReservoirError(f"{len(paths)} images *.png below {folder}, {count} are needed")
     chosen = np.linspace(0, len(paths) - 1, count).round().astype(int)
     options = {name: value for name, value in STREAM["style"].items() if name != "type"}
-    encoder = StyleEncoder(**options, size=SIZE)
+    encoder = StyleEncoder(**{**options, "size": SIZE})
     normalise = ImageRange("imagenet").from_unit
     styles = []
     for index in track(chosen, "Looking at images"):

@@ -61,9 +61,8 @@ PUBLISHED: Options = {
 
 STREAM: Options = {
     "k_max": 16,
-    # Frames of a shorter side of 256 are what the router was made on; more pixels cost, and tell
-    # nothing new of a style.
-    "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var", "size": 256},
+    # The smallest view that routes real frames as well as larger ones do (docs/performance.md).
+    "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var", "size": 128},
     "space": {"mean": ["standardise", "squash"], "logvar": ["standardise", "whiten", "squash"]},
     "router": {"type": "segment"},
     # The filter is never quite sure. A second forward pass for one percent of another expert would

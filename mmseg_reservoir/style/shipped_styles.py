@@ -10,7 +10,7 @@ from ..files import shipped
 CITYSCAPES = "checkpoints/styles_cityscapes.safetensors"
 """Of frames of Cityscapes' training set; ``checkpoints/README.md`` tells how they were made."""
 
-SIZE = (256, 512)
+SIZE = (128, 256)
 """Height and width in which those frames were looked at, whatever their own size was."""
 
 ASPECTS = (1.6, 2.2)

@@ -139,7 +139,7 @@ def test_a_config_that_does_not_adapt_gets_tent_and_the_robust_reservoir(minicit
 
 def test_models_of_cityscapes_need_no_source_images(minicity, caplog):
     inferencer = ReservoirInferencer(model_alone(), WEIGHTS)
-    assert inferencer.plan.options["reservoir"]["style"]["size"] == [256, 512]
+    assert inferencer.plan.options["reservoir"]["style"]["size"] == [128, 256]
     large = np.random.default_rng(0).integers(0, 256, (256, 512, 3)).astype(np.uint8)
     (frame,) = inferencer(large)
     assert frame.labels.shape == (256, 512)
