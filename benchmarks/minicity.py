@@ -4,6 +4,7 @@
 
 A seed is a MiniCity of its own (other scenes, other weather) and the seed of the run, with 16
 frames per condition. Seed 0 is the data of the demo, on which settings were tried: it is left out.
+A row is a config, with or without changes (``segformer-tiny_align,reservoir.alignment.reach=0.25``).
 Runs that are complete already are not repeated, so the command can be interrupted.
 """
 
@@ -38,9 +39,10 @@ def table_rows() -> list[str]:
     return rows + [f"segformer-tiny_{name}" for name in ANALYSIS]
 
 
-def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str | None:
-    """One run, in a process of its own; returns the tail of its log if it failed."""
-    work_dir = folder / f"seed{seed}" / config
+def run(row: str, seed: int, folder: Path, rounds: int, threads: int) -> str | None:
+    """Run a row in its own process; return the tail of its log if it failed."""
+    config, *changes = row.split(",")
+    work_dir = folder / f"seed{seed}" / row
     results = work_dir / "results.json"
     if results.is_file() and json.loads(results.read_text())["complete"]:
         return None
@@ -55,6 +57,7 @@ def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str 
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
+        *changes,
     ]
     with (work_dir / "log.txt").open("w") as log:
         # The data of a seed lies in its folder as data/minicity, where the configs look for it.
@@ -65,7 +68,7 @@ def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str 
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    print(f"seed {seed} {config}: {'failed' if done.returncode else 'done'}", flush=True)
+    print(f"seed {seed} {row}: {'failed' if done.returncode else 'done'}", flush=True)
     return (work_dir / "log.txt").read_text()[-1500:] if done.returncode else None
 
 
@@ -87,7 +90,7 @@ def _plot(groups: Sequence[Group], path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing and summarise all there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="+", default=table_rows(), help="names of configs")
+    parser.add_argument("--rows", nargs="+", default=table_rows(), help="configs, with or without changes")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
