@@ -117,6 +117,8 @@ def test_a_named_preset_is_what_one_gets(path, preset):
     reservoir = written_reservoir(path)
     merged = with_preset({**reservoir, "preset": preset})
     for group, options in PRESETS[preset].items():
-        expected = options if isinstance(options, dict) else {}
+        expected = dict(options) if isinstance(options, dict) else {}
+        if group == "style":  # the size of the view goes by the images
+            expected.pop("size", None)
         got = merged[group] if isinstance(options, dict) else {}
         assert {name: got[name] for name in expected} == expected

@@ -1,35 +1,17 @@
 """Alignment: each expert corrects the feature moments of its domain towards those of the source.
 
-A forward pass is all that it needs. At the output of a normalization layer, per channel, let ``m``
-and ``v`` be mean and log-variance of the source (the *reference*), ``m_d`` and ``v_d`` those of the
-expert's domain. The expert replaces the output ``y`` by
-
-    (y - m_d) exp(-b (v_d - v) / 2) + m_d - a (m_d - m)
-
-which moves the moments of the domain the shares ``a`` and ``b`` of their way to the reference. Both
-follow from evidence and depth:
-
-    a = w r / (r + kappa),    w = max(0, 1 - p / reach)
-
-``r`` is the mean over channels of ``(m_d - m)^2 / s^2``, ``s^2`` the variance of a channel's mean
-between source images, ``p`` in [0, 1) the position of the layer among all layers; ``b`` likewise,
-by the log-variances. Early layers encode how an image looks, deep ones also what it shows, which
-must not be aligned away. How deep to go depends on the network: each expert finds its ``reach`` by
-trials (:class:`DomainMoments`).
-
-The moments are measured in the pass that they are used in, so deeper layers see corrected inputs.
-They lean on the source: ``m_d`` is the reference, moved ``n / (n + prior)`` of the way to the
-average of the domain's ``n`` images, of which at most ``window`` count. Full trust is too much on
-real frames, whose content differs between domains, too.
-The correction is affine per channel: :func:`folded` moves it into the layer's weight and bias.
+A forward pass is all that it needs; :mod:`.correction` has the equations. The moments are measured
+in the pass that they are used in, so deeper layers see corrected inputs. How deep to go depends on
+the network: each expert finds its ``reach`` by trials (:class:`.DomainMoments`). The correction is
+affine per channel, so it can be folded into the layer's weight and bias.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -38,11 +20,10 @@ from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..options import register
+from .correction import Correction
+from .domain_moments import PROBES, SETTLE, DomainMoments
 from .losses import entropy
 from .moments import (
-    PROBES,
-    SETTLE,
-    DomainMoments,
     Reference,
     average_moments,
     channel_moments,
@@ -55,18 +36,8 @@ Forward = Callable[[Tensor], Tensor]
 INPUT = "input"
 """The name of the input channels among the layers."""
 _SURE = 0.15  # worth of one nat of entropy, in units of mirror agreement
-_LARGEST_STEP = 3.0  # of a log-variance, so that no gain is beyond exp(1.5)
 _EVENTS = 1000  # that are remembered
 _logger = logging.getLogger(__name__)
-
-
-def folded(
-    weight: Tensor | None, bias: Tensor | None, gain: Tensor, shift: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a layer that gives the corrected output by itself."""
-    weight = gain.clone() if weight is None else weight * gain.to(weight)
-    bias = shift.clone() if bias is None else bias * gain.to(bias) + shift.to(bias)
-    return weight, bias
 
 
 @register("alignment", "moments")
@@ -97,24 +68,16 @@ class Alignment:
         prior: int = 10,
         layers: str = "norms",
     ) -> None:
-        if kappa <= 0 or window < 1 or prior < 0 or (reach is not None and reach <= 0):
-            raise ReservoirError(
-                "alignment needs kappa > 0, reach > 0 (or None), window >= 1 and prior >= 0, got "
-                f"{kappa}, {reach}, {window} and {prior}"
-            )
-        if strength is not None and not 0 < strength <= 1:
-            raise ReservoirError(f"alignment.strength must be in (0, 1], or None, got {strength}")
         if layers not in ("norms", INPUT, "both"):
             raise ReservoirError(
                 f'alignment.layers must be "norms", "input" or "both", got {layers!r}'
             )
-        self.kappa, self.fixed_reach, self.strength = kappa, reach, strength
-        self.window, self.prior, self.layers = window, prior, layers
+        self.correction = Correction(kappa, reach, strength, window, prior)
+        self.window, self.layers = window, layers
         self.reference: Reference | None = None
         self.domains: list[DomainMoments | None] = [None]
         """By expert; None where there is nothing to align by."""
         self.events: list[dict[str, Any]] = []
-        self._slices: dict[str, tuple[slice, float]] = {}
         self._seen: dict[str, list[tuple[Tensor, Tensor]]] = {}  # by layer, of the current pass
         self._before: tuple[Tensor, Tensor] | None = None  # moments at the start of the pass
         self._pending: list[tuple[Tensor, Tensor, int]] = []  # of batches that fit no expert yet
@@ -140,7 +103,7 @@ class Alignment:
         finally:
             seen, self._mode, self._seen = self._seen, "off", {}
         if seen and sum(len(mean) for mean, _ in next(iter(seen.values()))) > 1:
-            self.set_reference(Reference.of(seen))
+            self.reference = Reference.of(seen)
 
     def take_reference(self, model: nn.Module, saved: Mapping[str, Any] | None) -> None:
         """Take a saved reference of this model, or that of its BatchNorm layers.
@@ -153,7 +116,7 @@ class Alignment:
             return
         known = {INPUT: 3, **layers}
         if saved is not None and saved["layers"].items() <= known.items():
-            self.set_reference(Reference(**saved))
+            self.reference = Reference(**saved)
             return
         reference = None if self.layers == INPUT else Reference.of_batch_norm(model)
         if reference is None:
@@ -165,15 +128,7 @@ class Alignment:
             )
             return
         _logger.info("alignment: the reference is that of %d BatchNorm layers", len(layers))
-        self.set_reference(reference)
-
-    def set_reference(self, reference: Reference) -> None:
-        """Take the moments of the source."""
         self.reference = reference
-        self._slices, start = {}, 0
-        for index, (name, size) in enumerate(reference.layers.items()):
-            self._slices[name] = slice(start, start + size), index / len(reference.layers)
-            start += size
 
     # The stream
 
@@ -191,7 +146,9 @@ class Alignment:
         domain = self._new_domain()
         before = self.domains[parent]
         if not pending and before is not None:
-            domain = DomainMoments(before.mean.clone(), before.logvar.clone(), self.prior)
+            domain = DomainMoments(
+                before.mean.clone(), before.logvar.clone(), self.correction.prior
+            )
         for mean, logvar, images in pending:
             weight = domain.weight_of(images, self.window)
             domain.mean.lerp_(mean, weight)
@@ -237,8 +194,9 @@ class Alignment:
         self._mode, self._batch, self._seen = "wait", batch, {}
         try:
             yield
-            if len(self._seen) == len(self._slices):
-                parts = [average_moments(self._seen[name]) for name in self._slices]
+            layers = self.reference.layers
+            if len(self._seen) == len(layers):
+                parts = [average_moments(self._seen[name]) for name in layers]
                 mean, logvar = (torch.cat(moments) for moments in zip(*parts, strict=True))
                 self._pending.append((mean, logvar, len(batch)))
                 del self._pending[: -self.window]
@@ -255,7 +213,7 @@ class Alignment:
     def is_due(self, index: int) -> bool:
         """Return whether an expert tries another reach at its current batch."""
         domain = self.domains[index]
-        if domain is None or self.fixed_reach is not None:
+        if domain is None or self.correction.reach is not None:
             return False
         return domain.start_trial() is not None
 
@@ -322,7 +280,7 @@ class Alignment:
         if self._mode == "off":
             return output
         domain = self._current
-        corrects = domain is not None and self._position(name) < self._reach(domain)
+        corrects = domain is not None and self._is_within_reach(name, domain)
         # Beyond the reach nothing is measured either: the trial of a larger one does.
         if self._mode in ("measure", "wait") or (self._mode == "learn" and corrects):
             self._seen.setdefault(name, []).append(channel_moments(output, axis))
@@ -333,67 +291,26 @@ class Alignment:
             assert self._batch is not None
             images = len(self._batch)
             self._learn(domain, name, images)
-        gain, shift = self._correction(domain, name, images)
+        assert self.reference is not None
+        gain, shift = self.correction.of(self.reference, domain, name, images)
         shape = [1] * output.ndim
         shape[axis] = -1
         gain, shift = gain.view(shape).to(output.dtype), shift.view(shape).to(output.dtype)
         return torch.addcmul(shift, output, gain)
 
-    def _position(self, name: str) -> float:
-        """Return the position of a layer in [0, 1); one without a reference is out of reach."""
-        return self._slices[name][1] if name in self._slices else math.inf
+    def _is_within_reach(self, name: str, domain: DomainMoments) -> bool:
+        assert self.reference is not None
+        return self.reference.position(name) < self.correction.reach_of(domain)
 
     def _learn(self, domain: DomainMoments, name: str, images: int) -> None:
         """Move the moments of a layer by those of the batch: the mean over its calls so far."""
+        assert self.reference is not None
         assert self._before is not None
-        where, weight = self._slices[name][0], domain.weight_of(images, self.window)
+        where, weight = self.reference.where(name), domain.weight_of(images, self.window)
         seen = average_moments(self._seen[name])
         for own, before, new in zip((domain.mean, domain.logvar), self._before, seen, strict=True):
             new = torch.where(torch.isfinite(new), new, before[where])
             own[where] = torch.lerp(before[where], new, weight)
-
-    def _reach(self, domain: DomainMoments) -> float:
-        return domain.reach if self.fixed_reach is None else self.fixed_reach
-
-    def _offsets(self, domain: DomainMoments, name: str, images: int = 0) -> tuple[Tensor, ...]:
-        """Return how far a domain's means and log-variances at a layer are from the source's.
-
-        Args:
-            domain: The domain.
-            name: The layer.
-            images: Number of images that were learned from and have not been counted yet.
-        """
-        assert self.reference is not None
-        where, images = self._slices[name][0], min(domain.images + images, self.window)
-        trust = images / (images + self.prior)
-        mean = trust * (domain.mean[where] - self.reference.mean[where])
-        logvar = trust * (domain.logvar[where] - self.reference.logvar[where])
-        return mean, logvar
-
-    def _strength(
-        self, name: str, reach: float, offsets: tuple[Tensor, ...]
-    ) -> tuple[Tensor | float, Tensor | float]:
-        """Return ``a`` and ``b`` of a layer for offsets from the reference."""
-        where, position = self._slices[name]
-        if self.strength is not None:
-            return self.strength, self.strength
-        assert self.reference is not None
-        spreads = self.reference.mean_spread[where], self.reference.logvar_spread[where]
-        depth = 1 - position / reach
-        evidence = [(x.square() / s).mean() for x, s in zip(offsets, spreads, strict=True)]
-        a, b = (depth * r / (r + self.kappa) for r in evidence)
-        return a, b
-
-    def _correction(
-        self, domain: DomainMoments, name: str, images: int = 0
-    ) -> tuple[Tensor, Tensor]:
-        """Return the gain and shift of every channel of a layer."""
-        assert self.reference is not None
-        offsets = self._offsets(domain, name, images)
-        a, b = self._strength(name, self._reach(domain), offsets)
-        gain = (-0.5 * b * offsets[1].clamp(-_LARGEST_STEP, _LARGEST_STEP)).exp()
-        mean = self.reference.mean[self._slices[name][0]] + offsets[0]
-        return gain, mean - a * offsets[0] - mean * gain
 
     def _new_domain(self) -> DomainMoments:
         assert self.reference is not None
@@ -404,34 +321,31 @@ class Alignment:
     @property
     def options(self) -> dict[str, Any]:
         """The options that it was made with."""
-        names = ("kappa", "strength", "window", "prior", "layers")
-        return {"reach": self.fixed_reach, **{name: getattr(self, name) for name in names}}
+        return {**asdict(self.correction), "layers": self.layers}
 
     def corrections(self, index: int) -> dict[str, tuple[Tensor, Tensor]]:
         """Return gain and shift by layer, of the layers that an expert corrects."""
         domain = self.domains[index]
-        if domain is None:
+        if domain is None or self.reference is None:
             return {}
-        names = [n for n, (_, place) in self._slices.items() if place < self._reach(domain)]
-        return {name: self._correction(domain, name) for name in names}
+        names = self.correction.layers(self.reference, domain)
+        return {name: self.correction.of(self.reference, domain, name) for name in names}
 
     def report(self) -> dict[str, Any]:
         """Return reach and mean strength by expert and layer, and the changes of reach."""
-        experts = {}
+        reference, rule, experts = self.reference, self.correction, {}
         for index, domain in enumerate(self.domains):
-            if domain is None:
+            if domain is None or reference is None:
                 continue
-            strengths = {}
-            for name, (_, position) in self._slices.items():
-                if position < self._reach(domain):
-                    pair = self._strength(name, self._reach(domain), self._offsets(domain, name))
-                    strengths[name] = [round(float(strength), 4) for strength in pair]
+            layers = rule.layers(reference, domain)
+            pairs = {name: rule.strengths(reference, domain, name) for name in layers}
             experts[index] = {
                 "images": domain.images,
-                "reach": self._reach(domain),
-                "strength": strengths,
+                "reach": rule.reach_of(domain),
+                "strength": {n: [round(float(x), 4) for x in ab] for n, ab in pairs.items()},
             }
-        return {"layers": len(self._slices), "experts": experts, "events": list(self.events)}
+        count = 0 if reference is None else len(reference.layers)
+        return {"layers": count, "experts": experts, "events": list(self.events)}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next step depends on."""
@@ -449,7 +363,7 @@ class Alignment:
         device = torch.device("cpu") if self.reference is None else self.reference.mean.device
         shared = copied_to(state["shared"], device)
         if shared["reference"] is not None:
-            self.set_reference(Reference(**shared["reference"]))
+            self.reference = Reference(**shared["reference"])
         self._pending = [(mean, logvar, n) for mean, logvar, n in shared["pending"]]
         self.events = shared["events"]
         experts = copied_to(state["experts"], device)

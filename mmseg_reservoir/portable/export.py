@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ..checkpoint_files import find_weights, read_checkpoint
-from ..core.alignment import Alignment, folded
+from ..core.alignment import Alignment
+from ..core.correction import folded
 from ..errors import ReservoirError
 from ..files import write_tensors, write_whole
 from ..spaces.lora import factor_pairs

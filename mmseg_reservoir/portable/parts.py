@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..core.alignment import Alignment
-from ..core.moments import DomainMoments
+from ..core.domain_moments import DomainMoments
 from ..errors import ReservoirError
 
 State = dict[str, Any]

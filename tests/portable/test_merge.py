@@ -55,7 +55,7 @@ def test_moments_of_two_halves_are_those_of_the_whole():
     merged = merge(one, other).contents.experts[1].parts["alignment"]["moments"]
     whole = both.experts[1].parts["alignment"]["moments"]
     assert merged["images"] == whole["images"] == 12
-    first = pipeline.alignment._slices["1"][0]
+    first = pipeline.alignment.reference.where("1")
     for name in ("mean", "logvar"):
         torch.testing.assert_close(merged[name][first], whole[name][first])
         assert not torch.allclose(one.experts[1].parts["alignment"]["moments"][name], whole[name])

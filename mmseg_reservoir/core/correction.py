@@ -1,0 +1,133 @@
+"""How an expert corrects the features of its domain towards the source's.
+
+At the output of a normalization layer, per channel, let ``m`` and ``v`` be mean and log-variance of
+the source (the *reference*), ``m_d`` and ``v_d`` those of the expert's domain. The expert replaces
+the output ``y`` by
+
+    (y - m_d) exp(-b (v_d - v) / 2) + m_d - a (m_d - m)
+
+which moves the moments of the domain the shares ``a`` and ``b`` of their way to the reference. Both
+follow from evidence and depth:
+
+    a = w r / (r + kappa),    w = max(0, 1 - p / reach)
+
+``r`` is the mean over channels of ``(m_d - m)^2 / s^2``, ``s^2`` the variance of a channel's mean
+between source images, ``p`` in [0, 1) the position of the layer among all layers; ``b`` likewise,
+by the log-variances. Early layers encode how an image looks, deep ones also what it shows, which
+must not be aligned away.
+
+The moments lean on the source: ``m_d`` is the reference, moved ``n / (n + prior)`` of the way to
+the average of the domain's ``n`` images, of which at most ``window`` count. Full trust is too much
+on real frames, whose content differs between domains, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..errors import ReservoirError
+from .domain_moments import DomainMoments
+from .moments import Reference
+
+_LARGEST_STEP = 3.0  # of a log-variance, so that no gain is beyond exp(1.5)
+
+
+def folded(
+    weight: Tensor | None, bias: Tensor | None, gain: Tensor, shift: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a layer that gives the corrected output by itself."""
+    weight = gain.clone() if weight is None else weight * gain.to(weight)
+    bias = shift.clone() if bias is None else bias * gain.to(bias) + shift.to(bias)
+    return weight, bias
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The rule from a domain's moments to gain and shift of every channel.
+
+    Args:
+        kappa: Evidence at which a layer takes half of its largest strength.
+        reach: Depth, as a share of the layers, at which the strength has fallen to 0; None for
+            that of the domain.
+        strength: Fixed strength of every layer within reach; None for the one by evidence.
+        window: Largest number of images that the domain's moments count for.
+        prior: Number of images that the reference counts for.
+    """
+
+    kappa: float
+    reach: float | None
+    strength: float | None
+    window: int
+    prior: int
+
+    def __post_init__(self) -> None:
+        reach = 1.0 if self.reach is None else self.reach
+        if self.kappa <= 0 or reach <= 0 or self.window < 1 or self.prior < 0:
+            raise ReservoirError(
+                "alignment needs kappa > 0, reach > 0 (or None), window >= 1 and prior >= 0, got "
+                f"{self.kappa}, {self.reach}, {self.window} and {self.prior}"
+            )
+        if self.strength is not None and not 0 < self.strength <= 1:
+            raise ReservoirError(
+                f"alignment.strength must be in (0, 1], or None, got {self.strength}"
+            )
+
+    def reach_of(self, domain: DomainMoments) -> float:
+        """Return the depth at which the strength has fallen to 0."""
+        return domain.reach if self.reach is None else self.reach
+
+    def layers(self, reference: Reference, domain: DomainMoments) -> list[str]:
+        """Return the layers that are corrected."""
+        reach = self.reach_of(domain)
+        return [name for name in reference.layers if reference.position(name) < reach]
+
+    def strengths(
+        self, reference: Reference, domain: DomainMoments, name: str
+    ) -> tuple[Tensor | float, Tensor | float]:
+        """Return ``a`` and ``b`` of a layer within reach."""
+        return self._strengths(reference, domain, name, self._offsets(reference, domain, name))
+
+    def of(
+        self, reference: Reference, domain: DomainMoments, name: str, images: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """Return gain and shift of every channel of a layer within reach.
+
+        Args:
+            reference: The moments of the source.
+            domain: The moments of the domain.
+            name: The layer.
+            images: Number of images that the domain has learned from and not counted yet.
+        """
+        offsets = self._offsets(reference, domain, name, images)
+        a, b = self._strengths(reference, domain, name, offsets)
+        gain = (-0.5 * b * offsets[1].clamp(-_LARGEST_STEP, _LARGEST_STEP)).exp()
+        mean = reference.mean[reference.where(name)] + offsets[0]
+        return gain, mean - a * offsets[0] - mean * gain
+
+    def _offsets(
+        self, reference: Reference, domain: DomainMoments, name: str, images: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """Return how far a domain's means and log-variances at a layer are from the source's."""
+        where, images = reference.where(name), min(domain.images + images, self.window)
+        trust = images / (images + self.prior)
+        mean = trust * (domain.mean[where] - reference.mean[where])
+        logvar = trust * (domain.logvar[where] - reference.logvar[where])
+        return mean, logvar
+
+    def _strengths(
+        self,
+        reference: Reference,
+        domain: DomainMoments,
+        name: str,
+        offsets: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor | float, Tensor | float]:
+        if self.strength is not None:
+            return self.strength, self.strength
+        where = reference.where(name)
+        spreads = reference.mean_spread[where], reference.logvar_spread[where]
+        depth = 1 - reference.position(name) / self.reach_of(domain)
+        evidence = [(x.square() / s).mean() for x, s in zip(offsets, spreads, strict=True)]
+        a, b = (depth * r / (r + self.kappa) for r in evidence)
+        return a, b
