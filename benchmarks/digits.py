@@ -3,10 +3,11 @@
     python benchmarks/digits.py --methods tent eata --variants base published robust
     python benchmarks/digits.py --variants robust robust,guard=None robust,pooling.n0=2000
 
-Scikit-learn's digits, the small ConvNet with BatchNorm and the options of the project's own table;
-a seed is the order of the batches. The variant ``source`` is the network as it comes, ``base`` the
-plain method, any other one a preset of the reservoir, with or without changes. Runs that are
-complete already, with the same options, are not repeated.
+Scikit-learn's digits, the small ConvNet with BatchNorm and the options of its table in configs/cls.
+``--net vit`` takes the small vision transformer; give it its own ``--out``. A seed is the order of
+the batches. The variant ``source`` is the network as it comes, ``base`` the plain method, any other
+one a preset of the reservoir, with or without changes. Runs that are complete already, with the
+same options, are not repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.command_line import end_in_one_line, read_config
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "configs" / "cls" / "digits_convnet.py"
+TABLES = ROOT / "configs" / "cls"
 METHODS = ["tent", "eta", "eata", "sar", "roid", "rotta"]
 
 
@@ -33,7 +34,7 @@ def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[st
     changes = {"stream.rounds": args.rounds, "randomness.seed": seed, "device": "cpu"}
     with_reservoir = cell.variant not in ("source", "base")
     config = choose_row(
-        read_config(TABLE, changes).to_dict(), cell.method or "source", with_reservoir
+        read_config(TABLES / f"digits_{args.net}.py", changes).to_dict(), cell.method or "source", with_reservoir
     )
     config["method"]["optimizer"]["lr"] *= cell.rate or 1
     if with_reservoir:
@@ -46,6 +47,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--net", choices=["convnet", "vit"], default="convnet")
     classifiers.add_arguments(parser)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "digits")

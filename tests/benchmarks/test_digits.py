@@ -36,7 +36,7 @@ def test_a_cell_is_a_row_of_the_table_with_a_rate_and_a_variant(tmp_path):
 
 @pytest.mark.parametrize("preset", ["published", "robust"])
 def test_what_the_table_says_for_its_reservoir_holds_unless_it_is_changed(preset, tmp_path):
-    table = digits.read_config(digits.TABLE, {}).to_dict()["with_reservoir"]
+    table = digits.read_config(digits.TABLES / "digits_convnet.py", {}).to_dict()["with_reservoir"]
     written = config(preset, 1.0, f"--out={tmp_path}")["reservoir"]
     assert tuple(written["style"]["size"]) == tuple(table["style"]["size"])
     assert written["calibration"] == table["calibration"]
