@@ -33,9 +33,8 @@ def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[st
     """All options of a run."""
     changes = {"stream.rounds": args.rounds, "randomness.seed": seed, "device": "cpu"}
     with_reservoir = cell.variant not in ("source", "base")
-    config = choose_row(
-        read_config(TABLES / f"digits_{args.net}.py", changes).to_dict(), cell.method or "source", with_reservoir
-    )
+    table = read_config(TABLES / f"digits_{args.net}.py", changes).to_dict()
+    config = choose_row(table, cell.method or "source", with_reservoir)
     config["method"]["optimizer"]["lr"] *= cell.rate or 1
     if with_reservoir:
         styles = args.out / "styles" / f"seed{seed}"

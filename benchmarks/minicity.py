@@ -4,7 +4,7 @@
 
 A seed is a MiniCity of its own (other scenes, other weather) and the seed of the run, with 16
 frames per condition. Seed 0 is the data of the demo, on which settings were tried: it is left out.
-A row is a config, with or without changes (``segformer-tiny_align,reservoir.alignment.reach=0.25``).
+A row is a config, with or without changes: ``segformer-tiny_align,reservoir.alignment.reach=0.25``.
 Runs that are complete already are not repeated, so the command can be interrupted.
 """
 
@@ -90,7 +90,7 @@ def _plot(groups: Sequence[Group], path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing and summarise all there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="+", default=table_rows(), help="configs, with or without changes")
+    parser.add_argument("--rows", nargs="+", default=table_rows(), help="configs, and changes")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
