@@ -1,5 +1,9 @@
-"""The one exception class for mistakes that a user can mend."""
+"""The exceptions for mistakes that a user can fix."""
 
 
 class ReservoirError(ValueError):
-    """An error that the user can mend: its message says what was wrong and what to do."""
+    """An error that the user can fix: its message says what was wrong and what to do."""
+
+
+class NotFiniteError(ReservoirError):
+    """A batch holds NaN or infinite values."""

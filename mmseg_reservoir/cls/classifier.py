@@ -96,6 +96,7 @@ class AdaptiveClassifier(nn.Module):
             source = SourceStream(source, batch_size, self.range, device)
         place = Workplace(net, classification_forward, self.range, source)
         self.pipeline = self.plan.assemble(place)
+        self.pipeline.check = self.range.check_extremes
         self.method = self.pipeline.method
         setattr(net, _MARK, True)
         self._source_size: int | None = None
@@ -126,10 +127,7 @@ class AdaptiveClassifier(nn.Module):
         if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
             what = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
             raise ReservoirError(f"a batch must be a tensor (N, 3, H, W), got {what}")
-        if not torch.isfinite(images).all():
-            raise ReservoirError("the batch holds NaN or infinite values: mend or drop its images")
-        self.range.check(images)
-        self._check_size(len(images))
+        batch_size = self._check_size(len(images))
         if self.frozen:
             # Not even here in inference mode: a router may follow the stream.
             with torch.inference_mode(False), torch.no_grad():
@@ -141,14 +139,18 @@ class AdaptiveClassifier(nn.Module):
                 "torch.no_grad() or nothing, or freeze() the model"
             )
         else:
-            complete = len(images) >= self.batch_size
+            complete = len(images) >= batch_size
             self.last = self.pipeline.step(images, complete=complete, domain=domain)
+        self.batch_size = batch_size
         return self.last.logits
 
-    def _check_size(self, size: int) -> None:
-        """At the first batch: is it of the size that tau was measured for?"""
-        if self.last is not None:
-            return
+    def _check_size(self, size: int) -> int:
+        """Return the size of complete batches; refuse a first batch of another than the source's.
+
+        The threshold tau is measured for batches of one size.
+        """
+        if self.last is not None and self.batch_size is not None:
+            return self.batch_size
         if self._source_size is not None and size != self._source_size:
             raise ReservoirError(
                 f"the first batch of the stream has {size} images, those of the source have "
@@ -162,7 +164,7 @@ class AdaptiveClassifier(nn.Module):
                 size,
                 self.batch_size,
             )
-        self.batch_size = self.batch_size or size
+        return self.batch_size or size
 
     def freeze(self, frozen: bool = True) -> AdaptiveClassifier:
         """Stop adapting (or go on): batches are still routed to the experts that there are.

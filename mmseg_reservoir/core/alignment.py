@@ -82,6 +82,7 @@ class Alignment:
         self._before: tuple[Tensor, Tensor] | None = None  # moments at the start of the pass
         self._pending: list[tuple[Tensor, Tensor, int]] = []  # of batches that fit no expert yet
         self._current: DomainMoments | None = None
+        self._device = torch.device("cpu")  # of the model
         self._mode = "off"  # or "measure", "align", "learn"
         self._batch: Tensor | None = None
 
@@ -89,6 +90,7 @@ class Alignment:
 
     def attach(self, model: nn.Module, forward: Forward) -> Forward:
         """Watch the normalization layers of a model; return the forward function to use."""
+        self._device = next((p.device for p in model.parameters()), self._device)
         if self.layers != INPUT:
             for name, module in norm_layers(model).items():
                 module.register_forward_hook(partial(self._correct_output, name))
@@ -116,7 +118,7 @@ class Alignment:
             return
         known = {INPUT: 3, **layers}
         if saved is not None and saved["layers"].items() <= known.items():
-            self.reference = Reference(**saved)
+            self.reference = Reference(**copied_to(dict(saved), self._device))
             return
         reference = None if self.layers == INPUT else Reference.of_batch_norm(model)
         if reference is None:
@@ -360,13 +362,12 @@ class Alignment:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
-        device = torch.device("cpu") if self.reference is None else self.reference.mean.device
-        shared = copied_to(state["shared"], device)
+        shared = copied_to(state["shared"], self._device)
         if shared["reference"] is not None:
             self.reference = Reference(**shared["reference"])
         self._pending = [(mean, logvar, n) for mean, logvar, n in shared["pending"]]
         self.events = shared["events"]
-        experts = copied_to(state["experts"], device)
+        experts = copied_to(state["experts"], self._device)
         self.domains = [None if own is None else DomainMoments.of(own) for own in experts]
 
 

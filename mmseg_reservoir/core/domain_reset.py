@@ -44,7 +44,7 @@ class DomainResetPipeline(AdaptationPipeline):
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Reset if the domain changed, then adapt and predict."""
-        route = find_route(self.router, self.encoder, inputs, complete, domain)
+        route = find_route(self.router, self.encoder, inputs, complete, domain, self.check)
         if route.index != self._domain:
             self.method.reset()
             self._domain = route.index
@@ -52,7 +52,7 @@ class DomainResetPipeline(AdaptationPipeline):
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch without adapting; there is nothing to reset then."""
-        route = find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
+        route = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         return Outcome(self._single.infer(inputs).logits, route, k=self.router.k)
 
     def _state(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..errors import NotFiniteError, ReservoirError
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of RGB values in [0, 1], as VGG-19 wants them."""
@@ -80,19 +80,39 @@ class ImageRange:
 
     def check(self, images: Tensor) -> None:
         """Refuse images that are not in the range that was promised."""
-        low, high = float(images.amin()), float(images.amax())
+        self.check_extremes(extremes(images).cpu())
+
+    def check_extremes(self, values: Tensor) -> None:
+        """Refuse images by their :func:`extremes`, which are on the host."""
+        refuse_not_finite(values)
+        low, high = float(values.amin()), float(values.amax())
         if self.unit and not (low >= -_SLACK and high <= 1 + _SLACK):
             raise ReservoirError(
                 f'images="unit" promises values in [0, 1], got {low:.3g} to {high:.3g}: divide by '
                 '255, or say images="imagenet" or images=(mean, std) if they are normalised'
             )
-        plain = self.to_unit(images)
+        plain = self.to_unit(values[:, :, None, None])
         low, high = float(plain.amin()), float(plain.amax())
         if not (low >= -_WILD and high <= 1 + _WILD):
             raise ReservoirError(
                 f"without their normalisation the images have values from {low:.3g} to "
                 f"{high:.3g} instead of [0, 1]: normalise them as images=... says"
             )
+
+
+def extremes(images: Tensor) -> Tensor:
+    """Return the smallest and the largest value of every channel, as rows of ``(2, C)``.
+
+    They tell whether images ``(N, C, H, W)`` are finite, in range and not constant. All three cost
+    one transfer from the device. A NaN makes both values of its channel NaN.
+    """
+    return torch.stack([images.amin(dim=(0, 2, 3)), images.amax(dim=(0, 2, 3))])
+
+
+def refuse_not_finite(values: Tensor) -> None:
+    """Refuse the :func:`extremes` of images that hold NaN or infinite values."""
+    if not torch.isfinite(values).all():
+        raise NotFiniteError("the batch holds NaN or infinite values: fix or drop its images")
 
 
 def _are_close(one: Tensor, other: Tensor) -> bool:

@@ -13,12 +13,16 @@ from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import choose
+from .image_range import extremes
 from .reservoir import Reservoir
 from .route import Route
 
 if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod
     from ..routing.base import Router
+
+Check = Callable[[Tensor], None]
+"""Raises an error for the :func:`extremes` of inputs ``(2, C)``, on the host."""
 
 _logger = logging.getLogger(__name__)
 
@@ -51,6 +55,8 @@ class AdaptationPipeline(ABC):
         self, method: AdaptationMethod, predict: Literal["before", "after"] = "before"
     ) -> None:
         self.method = method
+        self.check: Check | None = None
+        """Refuses the :func:`extremes` of inputs, before anything changes; None accepts all."""
         self.predict_after = choose(
             predict, {"before": False, "after": True}, "time of the prediction"
         )
@@ -131,6 +137,7 @@ class SingleModelPipeline(AdaptationPipeline):
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Adapt to a batch and predict it."""
+        self._check(inputs)
         logits = self.method.adapt(inputs)
         if self.predict_after:
             logits = self.method.predict(inputs)
@@ -138,8 +145,13 @@ class SingleModelPipeline(AdaptationPipeline):
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch without adapting."""
+        self._check(inputs)
         logits = self.method.correct(self.method.predict(inputs))
         return Outcome(logits, Route(0, torch.ones(1), is_new=False), k=1)
+
+    def _check(self, inputs: Tensor) -> None:
+        if self.check is not None:
+            self.check(extremes(inputs).cpu())
 
     def _state(self) -> dict[str, Any]:
         # A reservoir of one is the same thing, and knows how to copy what it keeps.
@@ -158,20 +170,39 @@ def find_route(
     inputs: Tensor,
     complete: bool,
     domain: str | None,
+    check: Check | None = None,
 ) -> Route:
-    """The route of a batch by its style; one that tells nothing is not learned from."""
-    if router.needs_style and _is_constant(inputs):
-        return router.blind()
+    """Return the route of a batch by its style; a batch without a usable style is not learned.
+
+    The style and all that is checked of the inputs come to the host in one transfer.
+
+    Args:
+        router: The router, which gets the style on the host.
+        encoder: Batch -> style vector; None if the router needs no style.
+        inputs: The batch.
+        complete: Whether the batch may open a domain.
+        domain: The true domain, where known.
+        check: Refuses inputs before the router sees their style. Defaults to None.
+    """
     style = None if encoder is None else encoder(inputs)
+    if not router.needs_style and check is None:
+        return router.route(style, may_open=complete, domain=domain)
+    values, style = _to_host(extremes(inputs), style)
+    if check is not None:
+        check(values)
+    if router.needs_style and torch.equal(*values):
+        _logger.warning("the batch is one constant color: it opens no domain and is not learned")
+        return router.blind()
     if style is not None and not torch.isfinite(style).all():
         _logger.warning("the style of the batch is not finite: it opens no domain, is not learned")
         return router.blind()
     return router.route(style, may_open=complete, domain=domain)
 
 
-def _is_constant(inputs: Tensor) -> bool:
-    """Whether the batch is one flat colour: a covered lens founds no domain."""
-    constant = bool((inputs == inputs[:1, :, :1, :1]).all())
-    if constant:
-        _logger.warning("the batch is one constant colour: it opens no domain and is not learned")
-    return constant
+def _to_host(values: Tensor, style: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Copy both to the host at once: each transfer makes the host wait for the device."""
+    if style is None:
+        return values.cpu(), None
+    joined = torch.cat([values.flatten(), style.detach()]).cpu()
+    count = values.numel()
+    return joined[:count].view_as(values), joined[count:].to(style.dtype)

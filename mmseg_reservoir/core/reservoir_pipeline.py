@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..options import choose, find, register
 from .alignment import Alignment
+from .change import Change, read_flags
 from .expert_init import ExpertInit
 from .expert_watch import Answers
 from .guard import Guard
@@ -89,7 +90,7 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Adapt the expert of the batch's style and predict with the experts' ensemble."""
-        route = find_route(self.router, self.encoder, inputs, complete, domain)
+        route = find_route(self.router, self.encoder, inputs, complete, domain, self.check)
         if route.is_new:
             self._open(inputs)
         if not (route.fits or self.learns_unfit):
@@ -106,12 +107,14 @@ class ReservoirPipeline(AdaptationPipeline):
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
         before = [expert.clone(), *self.method.moving(state)] if self._cares else []
-        updates = self.method.counts["updates"]
+        updates, version = self.method.counts["updates"], self.method.space.version
         with self._aligned(route.index, learn_from=inputs):
             adapting = self.method.adapt(inputs)
         adapted = self.method.space.values.detach()
+        change = self.method.change_since(version)
         if self.progressive:
             adapted = torch.lerp(expert, adapted, float(route.weights[route.index]))
+            change = None
         self.reservoir.commit(route.index, adapted, self.method.domain_state())
         updates = self.method.counts["updates"] - updates
         self.reservoir.note(route.index, images=len(inputs), updates=updates)
@@ -120,7 +123,7 @@ class ReservoirPipeline(AdaptationPipeline):
         if self.alignment is not None:
             self._try_reach(route.index, expert, inputs)
         if self._cares:
-            self._settle(route.index, before, inputs, adapting)
+            self._settle(route.index, before, inputs, adapting, change)
 
         if reuse:
             logits = adapting
@@ -174,25 +177,43 @@ class ReservoirPipeline(AdaptationPipeline):
         self.trigger.note(route.index, logits)
         return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
 
-    def _settle(self, index: int, before: list[Tensor], inputs: Tensor, adapting: Tensor) -> None:
-        """What becomes of an update: the guard's share of it is made, and the others' of that.
+    def _settle(
+        self,
+        index: int,
+        before: list[Tensor],
+        inputs: Tensor,
+        adapting: Tensor,
+        change: Change | None,
+    ) -> None:
+        """Scale the update of an expert by the guard's trust, then share it with the others.
 
         An expert that is not trusted takes smaller steps, and of these the others take less.
+
+        Args:
+            index: The expert.
+            before: The vectors of the expert before the update.
+            inputs: The batch.
+            adapting: The prediction of the batch before the update.
+            change: What the update changed; None if the device has to be asked.
         """
         space, after = self.method.space, self._vectors(index)
-        if torch.equal(space.adapted(after[0]), space.adapted(self.source)):
+        if change is None:
+            change = Change(**read_flags(Change.flags(space, before[0], after[0], self.source)))
+        if change.at_source:
             return  # the method began anew, which is no step to be scaled, nor one for others
-        keep, scales = 1.0, torch.ones(len(self.reservoir))
+        keep, scales, moved = 1.0, torch.ones(len(self.reservoir)), change.moved
         if self.guard is not None:
             if self.guard.is_due(index):
                 keep = self._probe(index, before[0], after[0], inputs, adapting)
             scales = torch.tensor([self.guard.scale(i) for i in range(len(self.reservoir))])
-            for old, new in zip(before, after, strict=True):
-                space.adapted(new).lerp_(space.adapted(old), 1 - float(scales[index]))
+            if scales[index] < 1:
+                for old, new in zip(before, after, strict=True):
+                    space.adapted(new).lerp_(space.adapted(old), 1 - float(scales[index]))
+                moved = not torch.equal(before[0], after[0])
         if keep < 1:
             for vector in after:
                 space.adapted(vector).lerp_(space.adapted(self.source), 1 - keep)
-        elif self._can_share(inputs) and not torch.equal(before[0], after[0]):
+        elif moved and self._can_share(inputs):
             assert self.pooling is not None
             shares = self.pooling.shares(index, len(self.reservoir), len(inputs))
             shares *= scales * scales[index]
@@ -239,7 +260,7 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch with the experts as they are."""
-        route = find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
+        route = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         with self._aligned(route.index):
             logits = self.method.correct(self._predict(route, inputs))
         return Outcome(logits, route, k=len(self.reservoir))

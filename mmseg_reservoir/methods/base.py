@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.change import Change, read_flags
 from ..errors import ReservoirError
 from ..spaces.base import ParamSpace
 from ..spaces.normalisation import learning
@@ -75,6 +76,10 @@ class AdaptationMethod(ABC):
         self.source = space.snapshot()
         self.optimizer = optimizer([space.values])
         self.counts = dict.fromkeys(("updates", "skipped", *TROUBLES), 0)
+        self.checks: dict[str, Tensor] = {}
+        """Whether parts of the current update are finite, on the device; judged at its end."""
+        self.judged: tuple[int, int, Change] | None = None
+        """Versions of the values before and after the last judged batch, and their change."""
         self._selected: deque[bool] = deque(maxlen=_WINDOW)
         self._has_warned = False
         self.state: dict[str, Any] = {}
@@ -98,6 +103,7 @@ class AdaptationMethod(ABC):
         A batch that breaks something leaves no trace but in the counts (:class:`LastGood`).
         """
         good = LastGood(self)
+        self.checks = {}
         self.space.zero_grad()
         with torch.enable_grad(), learning(self.space.followers, when=torch.is_grad_enabled):
             prediction, loss = self.loss(inputs)
@@ -147,22 +153,29 @@ class AdaptationMethod(ABC):
         return logits
 
     def update(self, inputs: Tensor, loss: Tensor) -> None:
-        """Descend the loss. Methods with more than one backward pass override this."""
-        if self.backward(loss):
-            self.step()
+        """Descend the loss. Methods with more than one backward pass override this.
+
+        Whether loss and gradient are finite is read when the whole update is judged, which undoes
+        it if they are not: each read makes the host wait for the device.
+        """
+        for name, is_finite in self._propagate(loss).items():
+            self.checks[name] = is_finite & self.checks.get(name, is_finite)
+        self.step()
 
     def backward(self, loss: Tensor) -> bool:
         """Back-propagate; False, counted and told, if loss or gradient is not finite."""
-        if torch.isfinite(loss):
-            loss.backward()
-            # Squared, as optimizers do: a moment that overflows would stop them for good.
-            if torch.isfinite(self.space.gradient.float().square().sum()):
-                return True
-            broken = "gradient"
-        else:
-            broken = "loss"
-        note(self.counts, "not_finite", f"update skipped: the {broken} is not finite")
-        return False
+        for name, is_finite in read_flags(self._propagate(loss)).items():
+            if not is_finite:
+                note(self.counts, "not_finite", f"update skipped: the {name} is not finite")
+                return False
+        return True
+
+    def _propagate(self, loss: Tensor) -> dict[str, Tensor]:
+        """Back-propagate; return whether loss and gradient are finite, on the device."""
+        loss.backward()
+        # Squared, as optimizers do: a moment that overflows would stop them for good.
+        square = self.space.gradient.float().square().sum()
+        return {"loss": torch.isfinite(loss.detach()).all(), "gradient": torch.isfinite(square)}
 
     def step(self) -> None:
         """Let the optimizer step on the gradient."""
@@ -178,6 +191,15 @@ class AdaptationMethod(ABC):
     def reset(self) -> None:
         """Begin the current domain anew: source parameters, and a state that has seen nothing."""
         self.load(self.source, self.fresh_domain_state())
+
+    def change_since(self, version: int) -> Change | None:
+        """Return the change of the values since a version of them, without reading the device.
+
+        None if anything but one judged batch changed them since.
+        """
+        if self.judged is None or self.judged[:2] != (version, self.space.version):
+            return None
+        return self.judged[2]
 
     @property
     def rejected(self) -> int:

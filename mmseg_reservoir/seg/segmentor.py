@@ -12,9 +12,10 @@ from mmengine.registry import MODELS
 from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
 
+from ..core.image_range import refuse_not_finite
 from ..core.losses import entropy, marginal_entropy
-from ..core.pipeline import AdaptationPipeline
-from ..errors import ReservoirError
+from ..core.pipeline import AdaptationPipeline, Outcome
+from ..errors import NotFiniteError, ReservoirError
 from .bad_images import check_sizes
 
 
@@ -44,6 +45,7 @@ class AdaptiveSegmentor(BaseModel):
         super().__init__(data_preprocessor=model.data_preprocessor)
         self.segmentor = model
         self.pipeline = pipeline
+        pipeline.check = refuse_not_finite
         self.batch_size = batch_size
         self.domain: str | None = None
         """The true domain, where known: only an oracle looks at it."""
@@ -59,17 +61,15 @@ class AdaptiveSegmentor(BaseModel):
         """Adapt and predict; other modes go to the wrapped model."""
         if mode != "predict":
             return self.segmentor(inputs, data_samples, mode=mode)
-        _check_finite(inputs, data_samples)
         start = _now(inputs)
-        if self.frozen:
-            outcome = self.pipeline.infer(inputs, domain=self.domain)
-        else:
-            complete = len(inputs) == self.batch_size
-            outcome = self.pipeline.step(inputs, complete=complete, domain=self.domain)
+        try:
+            outcome = self._run(inputs)
+        except NotFiniteError:
+            _name_broken_image(inputs, data_samples)
+            raise
         seconds = (_now(inputs) - start) / len(inputs)
         samples = self._to_samples(outcome.logits, data_samples)
-        for sample, logits in zip(samples, outcome.logits, strict=True):
-            pixels = logits[None].float()
+        for sample, sure in zip(samples, _entropies(outcome.logits), strict=True):
             sample.set_metainfo(
                 dict(
                     expert=outcome.route.index,
@@ -78,11 +78,18 @@ class AdaptiveSegmentor(BaseModel):
                     route_entropy=outcome.route.entropy,
                     opened=outcome.route.is_new,
                     adaptation_seconds=seconds,
-                    entropy=_finite(entropy(pixels).mean()),
-                    marginal_entropy=_finite(marginal_entropy(pixels)),
+                    entropy=_finite(sure[0]),
+                    marginal_entropy=_finite(sure[1]),
                 )
             )
         return samples
+
+    def _run(self, inputs: Tensor) -> Outcome:
+        """Adapt to a batch, or only predict it where the model is frozen."""
+        if self.frozen:
+            return self.pipeline.infer(inputs, domain=self.domain)
+        complete = len(inputs) == self.batch_size
+        return self.pipeline.step(inputs, complete=complete, domain=self.domain)
 
     @torch.no_grad()
     def source_label(self, data: dict) -> Tensor:
@@ -103,18 +110,25 @@ class AdaptiveSegmentor(BaseModel):
         return self.segmentor.postprocess_result(logits, data_samples)
 
 
-def _check_finite(inputs: Tensor, data_samples: list) -> None:
+def _name_broken_image(inputs: Tensor, data_samples: list) -> None:
+    """Raise an error that names the first image with NaN or infinite values."""
     for image, sample in zip(inputs, data_samples, strict=True):
         if not torch.isfinite(image).all():
             raise ReservoirError(
                 f"the image {sample.metainfo.get('img_path')} holds NaN or infinite values after "
-                "preprocessing: mend or remove it"
+                "preprocessing: fix or remove it"
             )
 
 
-def _finite(value: Tensor) -> float | None:
-    """The number, or None, which JSON has a word for, of a prediction that is not finite."""
-    number = float(value)
+def _entropies(logits: Tensor) -> list[list[float]]:
+    """Return entropy and marginal entropy of every image of a batch, in one transfer."""
+    images = [image[None].float() for image in logits]
+    pairs = [torch.stack([entropy(image).mean(), marginal_entropy(image)]) for image in images]
+    return torch.stack(pairs).tolist()
+
+
+def _finite(number: float) -> float | None:
+    """Return a number; None, which JSON has a word for, if it is not finite."""
     return number if math.isfinite(number) else None
 
 

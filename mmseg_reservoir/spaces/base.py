@@ -113,6 +113,11 @@ class ParamSpace:
         pieces = vector.split([shape.numel() for shape in self.shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
 
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of the values; the host knows it without a read."""
+        return self.values._version
+
     def snapshot(self) -> Tensor:
         """A copy of the current values."""
         return self.values.detach().clone()

@@ -8,6 +8,8 @@ from functools import partial
 import pytest
 import torch
 from elsewhere import sent
+from host_reads import HostReads
+from nested import same
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -284,6 +286,38 @@ def test_wrong_batches_are_explained():
         model(DARK[0][:, :1])
     with pytest.raises(ReservoirError, match=r"must return logits \(N, C\), got \(8, 8, 14, 14\)"):
         AdaptiveClassifier(make_net()[:3])(DARK[0])
+
+
+@pytest.mark.parametrize("reservoir", [None, SEEDED, DEFAULT])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_bad_batch_leaves_no_trace(reservoir, frozen):
+    model = adaptive(reservoir=reservoir, source=SOURCE).freeze(frozen)
+    size, before = model.batch_size, copy.deepcopy(model.get_extra_state())
+    for bad, message in [(DARK[0] / 0, "NaN or infinite"), (255 * DARK[0], "divide by 255")]:
+        with pytest.raises(ReservoirError, match=message):
+            model(bad)
+    assert same(model.get_extra_state(), before)
+    assert (model.batch_size, model.last) == (size, None)
+
+
+@pytest.mark.parametrize("statistics", ["batch", "running"])
+def test_a_step_without_a_probe_reads_the_device_twice(statistics):
+    """Once with the style, once when the update is judged: each read makes a GPU wait."""
+    model = adaptive(reservoir=DEFAULT, source=SOURCE, statistics=statistics)
+    guard = model.pipeline.guard
+    counted = []
+    for images in [*DARK, *BRIGHT, *DARK, *DARK[:3]]:
+        probes = sum(watch.probes for watch in guard._watches.values())
+        net = [*model.net.parameters(), *model.net.buffers()]
+        with HostReads([images, model.method.source, *net]) as reads:
+            model(images)
+        probed = sum(watch.probes for watch in guard._watches.values()) > probes
+        if not (probed or model.last.route.is_new):
+            counted.append((model.last.route.index, len(reads.found)))
+            assert len(reads.found) <= 2, reads.found
+    assert (1, 2) in counted  # so that the count is not one of predictions only
+    aligned = model.pipeline.alignment.domains[1] is not None
+    assert aligned == (statistics == "running")
 
 
 @pytest.mark.parametrize("batch", [[DARK[0]], DARK[0][0], DARK[0][:0], DARK[0].numpy()])

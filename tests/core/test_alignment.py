@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from elsewhere import sent
 from small_net import make_classifier, make_method, make_net
 from small_reservoirs import batches, make_router, style
 from torch import nn
@@ -379,3 +380,13 @@ def test_half_precision_maps_keep_their_type():
 def test_wrong_options_are_refused(options, words):
     with pytest.raises(ReservoirError, match=words.replace("(", r"\(")):
         Alignment(**options)
+
+
+def test_a_reference_from_another_device_comes_to_that_of_the_model():
+    alignment, _ = measured(make_net(), batches("clear", 10))
+    saved = alignment.reference.state_dict()
+    other, net = Alignment(), make_net()
+    other.attach(net, net)
+    other.take_reference(net, sent(saved))
+    for name, value in vars(other.reference).items():
+        assert value == saved[name] if name == "layers" else torch.equal(value, saved[name])

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from mmseg_reservoir.core.image_range import IMAGENET, ImageRange
-from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.core.image_range import IMAGENET, ImageRange, extremes
+from mmseg_reservoir.errors import NotFiniteError, ReservoirError
 
 MEAN, STD = (torch.tensor(value).view(3, 1, 1) for value in IMAGENET)
 UNIT = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
@@ -41,3 +41,18 @@ def test_mistakes_are_explained():
         ImageRange("imagenet").check(255 * UNIT)
     with pytest.raises(ReservoirError, match=r"\(2, 1, 4, 5\): repeat a grey channel"):
         ImageRange("unit").to_imagenet(UNIT[:, :1])
+
+
+def test_extremes_are_of_every_channel():
+    low, high = extremes(UNIT)
+    for channel in range(3):
+        assert low[channel] == UNIT[:, channel].min()
+        assert high[channel] == UNIT[:, channel].max()
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_one_value_that_is_not_finite_is_enough(value):
+    images = UNIT.clone()
+    images[1, 2, 3, 4] = value
+    with pytest.raises(NotFiniteError, match="NaN or infinite values"):
+        ImageRange("unit").check(images)

@@ -153,7 +153,7 @@ def test_incomplete_and_constant_batches_open_no_domain(encoder, stream, caplog)
     assert pipeline.step(stream[0][:1], complete=False).k == 1
     with caplog.at_level(logging.WARNING):
         assert pipeline.step(torch.full((2, 3, 8, 8), 0.5)).k == 1
-    assert "constant colour" in caplog.text
+    assert "constant color" in caplog.text
     assert pipeline.step(stream[0]).k == 2
 
 

@@ -9,6 +9,7 @@ from small_vit import make_vit
 from torch.nn.functional import cross_entropy
 
 from mmseg_reservoir.core import ReservoirPipeline
+from mmseg_reservoir.core.change import Change
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import (
     AdaptationMethod,
@@ -256,3 +257,17 @@ def test_a_loaded_source_is_the_one_that_prompts_know(stream):
 def test_a_state_of_other_parameters_is_refused():
     with pytest.raises(ReservoirError, match="adapts 36 numbers, this method 24: use the same"):
         make_prompts(0, count=2).load_state_dict(make_prompts(0).state_dict())
+
+
+def test_the_change_of_one_judged_batch_is_known_without_another_look(stream):
+    method = make_method()
+    version = method.space.version
+    assert method.change_since(version) is None
+    method.adapt(stream[0])
+    assert method.change_since(version) == Change(moved=True, at_source=False)
+    between = method.space.version
+    method.adapt(stream[1])
+    assert method.change_since(version) is None  # two batches
+    assert method.change_since(between) is not None
+    method.reset()
+    assert method.change_since(between) is None

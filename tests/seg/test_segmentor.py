@@ -3,11 +3,13 @@ from functools import partial
 
 import pytest
 import torch
+from host_reads import HostReads
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS
 from mmseg.structures import SegDataSample
 
-from mmseg_reservoir.core import SingleModelPipeline
+from mmseg_reservoir.build import SEGMENTATION, Plan, Workplace
+from mmseg_reservoir.core import ImageRange, SingleModelPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta, Source, Tent
 from mmseg_reservoir.seg import AdaptiveSegmentor
@@ -149,6 +151,25 @@ def test_nan_image_is_named(tiny_model, data):
     data["inputs"] = [data["inputs"][0].float() * float("nan")]
     with pytest.raises(ReservoirError, match=r"image.png holds NaN"):
         adaptive(tiny_model).test_step(data)
+
+
+def test_a_step_without_a_probe_reads_the_device_three_times(tiny_model, data):
+    """For the style, the judgement of the update, and the entropies of the frames."""
+    model = copy.deepcopy(tiny_model)
+    frames = [torch.randn(2, 3, 32, 64) for _ in range(12)]
+    place = Workplace(model, segmentation_forward, ImageRange("imagenet"), frames[:8])
+    plan = Plan(SEGMENTATION, "tent", reservoir=dict(style=dict(weights="seeded")))
+    pipeline = plan.assemble(place)
+    plan.look_at_source(pipeline, place)
+    model = AdaptiveSegmentor(model, pipeline, batch_size=2)
+    found = []
+    for inputs in frames[8:]:
+        samples = [data["data_samples"][0].clone() for _ in inputs]
+        with HostReads([inputs, pipeline.source, *model.parameters(), *model.buffers()]) as reads:
+            model(inputs, samples)
+        found.append(reads.found)
+    assert pipeline.method.counts["updates"] > 2
+    assert min(map(len, found)) == 3, found
 
 
 def test_a_name_in_a_config_builds_it(tiny_model, data):

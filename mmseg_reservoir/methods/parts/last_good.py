@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ...core.change import Change, read_flags
 from ...core.state import copied_to
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class LastGood:
     def __init__(self, method: AdaptationMethod) -> None:
         self.method = method
         self.counts = dict(method.counts)
+        self._version = method.space.version
         self._values = method.space.snapshot()
         self._state = method.domain_state()
         self._parts = dict(self._state)
@@ -77,17 +79,25 @@ class LastGood:
 
     def _is_broken(self, prediction: Tensor) -> bool:
         """Whether something went wrong; counts and tells what."""
-        method = self.method
+        method, space = self.method, self.method.space
         if method.counts["not_finite"] > self.counts["not_finite"]:
             return True
+        values = space.values.detach()
+        allowed = FAR * space.adapted(method.source).abs().amax().clamp(min=1)
+        vectors = [values, *method.moving(method.state)]
+        sane = [_is_sane(vector, space.adapting, allowed) for vector in vectors]
         # A filter takes no sample of such a prediction, and would wait for ever. Minus infinity
         # is how a model rules out a class.
-        if not (prediction < torch.inf).all():
-            note(method.counts, "not_finite", "update skipped: the prediction is not finite")
-            return True
-        allowed = FAR * method.space.adapted(method.source).abs().amax().clamp(min=1)
-        vectors = [method.space.values.detach(), *method.moving(method.state)]
-        if not all(_is_sane(vector, method.space.adapting, allowed) for vector in vectors):
+        checks = {**method.checks, "prediction": (prediction < torch.inf).all()}
+        change = Change.flags(space, self._values, values, method.source)
+        flags = read_flags({**checks, "sane": torch.stack(sane).all(), **change})
+        seen = Change(**{name: flags[name] for name in change})
+        method.judged = self._version, space.version, seen
+        for name in checks:
+            if not flags[name]:
+                note(method.counts, "not_finite", f"update skipped: the {name} is not finite")
+                return True
+        if not flags["sane"]:
             told = f"update undone: a parameter is not finite, or beyond {float(allowed):.3g}"
             note(method.counts, "rollbacks", told)
             return True
@@ -104,8 +114,8 @@ class LastGood:
         self.method.counts |= {n: v for n, v in self.counts.items() if n not in TROUBLES}
 
 
-def _is_sane(vector: Tensor, adapting: int, allowed: Tensor) -> bool:
+def _is_sane(vector: Tensor, adapting: int, allowed: Tensor) -> Tensor:
     """Whether all numbers are finite, and those that adapt, the first ones, no larger than that."""
     # A NaN is the maximum of whatever it stands among, and no NaN is below anything.
     adapted = vector[:adapting].abs().amax() <= allowed
-    return bool(adapted & torch.isfinite(vector[adapting:]).all())
+    return adapted & torch.isfinite(vector[adapting:]).all()

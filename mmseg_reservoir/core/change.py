@@ -1,0 +1,39 @@
+"""What an update changed, as flags that cross from the device to the host together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from ..spaces.base import ParamSpace
+
+
+def read_flags(flags: Mapping[str, Tensor]) -> dict[str, bool]:
+    """Return flags of one device in one transfer: each makes the host wait for the device."""
+    return dict(zip(flags, torch.stack([*flags.values()]).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Change:
+    """How the values of an expert differ from what they were, and from the source's.
+
+    Args:
+        moved: Whether any value changed.
+        at_source: Whether the values that adapt are those of the source.
+    """
+
+    moved: bool
+    at_source: bool
+
+    @staticmethod
+    def flags(
+        space: ParamSpace, before: Tensor, after: Tensor, source: Tensor
+    ) -> dict[str, Tensor]:
+        """Return the fields of a change by name, on the device."""
+        at_source = (space.adapted(after) == space.adapted(source)).all()
+        return {"moved": (after != before).any(), "at_source": at_source}
