@@ -38,9 +38,21 @@ def table_rows() -> list[str]:
     return rows + [f"segformer-tiny_{name}" for name in ANALYSIS]
 
 
-def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str | None:
-    """One run, in a process of its own; returns the tail of its log if it failed."""
-    work_dir = folder / f"seed{seed}" / config
+def run(
+    config: str,
+    seed: int,
+    folder: Path,
+    rounds: int,
+    threads: int,
+    name: str | None = None,
+    options: Sequence[str] = (),
+) -> str | None:
+    """One run, in a process of its own; returns the tail of its log if it failed.
+
+    Its folder has the name of the config, if no other name is given.
+    """
+    name = name or config
+    work_dir = folder / f"seed{seed}" / name
     results = work_dir / "results.json"
     if results.is_file() and json.loads(results.read_text())["complete"]:
         return None
@@ -55,6 +67,7 @@ def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str 
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
+        *options,
     ]
     with (work_dir / "log.txt").open("w") as log:
         # The data of a seed lies in its folder as data/minicity, where the configs look for it.
@@ -65,7 +78,7 @@ def run(config: str, seed: int, folder: Path, rounds: int, threads: int) -> str 
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    print(f"seed {seed} {config}: {'failed' if done.returncode else 'done'}", flush=True)
+    print(f"seed {seed} {name}: {'failed' if done.returncode else 'done'}", flush=True)
     return (work_dir / "log.txt").read_text()[-1500:] if done.returncode else None
 
 
