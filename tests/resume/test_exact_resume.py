@@ -89,7 +89,7 @@ def test_a_killed_segmentation_run(tmp_path, minicity):
 
 @pytest.mark.parametrize("missed", ["answer", pytest.param("drop", marks=pytest.mark.slow)])
 def test_a_killed_run_by_the_clock(tmp_path, minicity, missed):
-    # Saved after every image, also where the next one is missed.
+    # The run resumes after four images, before one that is missed.
     clock = {"test_cfg.frame_rate": 10, "test_cfg.step_seconds": 0.25, "test_cfg.missed": missed}
     words = segmentation(tmp_path, minicity, "segformer-tiny_tent_robust.py", **clock)
     kill = Kill("mmseg_reservoir.seg.frame_clock:FrameClock.arrive", call=6)
