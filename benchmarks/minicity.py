@@ -39,10 +39,22 @@ def table_rows() -> list[str]:
     return rows + [f"segformer-tiny_{name}" for name in ANALYSIS]
 
 
-def run(row: str, seed: int, folder: Path, rounds: int, threads: int) -> str | None:
-    """Run a row in its own process; return the tail of its log if it failed."""
+def run(
+    row: str,
+    seed: int,
+    folder: Path,
+    rounds: int,
+    threads: int,
+    name: str | None = None,
+    options: Sequence[str] = (),
+) -> str | None:
+    """Run a row in its own process; return the tail of its log if it failed.
+
+    Its folder has the name of the row, if no other name is given.
+    """
     config, *changes = row.split(",")
-    work_dir = folder / f"seed{seed}" / row
+    name = name or row
+    work_dir = folder / f"seed{seed}" / name
     results = work_dir / "results.json"
     if results.is_file() and json.loads(results.read_text())["complete"]:
         return None
@@ -58,6 +70,7 @@ def run(row: str, seed: int, folder: Path, rounds: int, threads: int) -> str | N
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
         *changes,
+        *options,
     ]
     with (work_dir / "log.txt").open("w") as log:
         # The data of a seed lies in its folder as data/minicity, where the configs look for it.
@@ -68,7 +81,7 @@ def run(row: str, seed: int, folder: Path, rounds: int, threads: int) -> str | N
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    print(f"seed {seed} {row}: {'failed' if done.returncode else 'done'}", flush=True)
+    print(f"seed {seed} {name}: {'failed' if done.returncode else 'done'}", flush=True)
     return (work_dir / "log.txt").read_text()[-1500:] if done.returncode else None
 
 

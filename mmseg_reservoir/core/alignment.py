@@ -220,13 +220,16 @@ class Alignment:
         return domain.start_trial() is not None
 
     @torch.no_grad()
-    def try_reach(self, index: int, forward: Forward, inputs: Tensor) -> None:
+    def try_reach(self, index: int, forward: Forward, inputs: Tensor) -> int:
         """Let the trial of an expert learn from a batch; judge and end it when it is time.
 
         Args:
             index: The expert.
             forward: The model with the expert's parameters, as :meth:`attach` returned it.
             inputs: The batch.
+
+        Returns:
+            The number of forward passes that it took.
         """
         domain = self.domains[index]
         assert domain is not None
@@ -236,11 +239,13 @@ class Alignment:
             tried = forward(inputs)
         trial.count(len(inputs))
         if trial.batches <= SETTLE:
-            return
+            return 1
         with self._by(domain):
             own = forward(inputs)
         gain = _SURE * float(entropy(own).mean() - entropy(tried).mean())
+        passes = 2
         if own.ndim > 2:
+            passes = 4
             mirrored = inputs.flip(-1)
             with self._by(trial):
                 gain += _agreement(tried, forward(mirrored).flip(-1))
@@ -248,11 +253,12 @@ class Alignment:
                 gain -= _agreement(own, forward(mirrored).flip(-1))
         trial.gains.append(gain)
         if len(trial.gains) < PROBES:
-            return
+            return passes
         event = {"expert": index, "images": domain.images, "from": domain.reach, "to": trial.reach}
         taken = domain.end_trial()
         event |= {"gain": sum(trial.gains) / len(trial.gains), "taken": taken}
         self.events = [*self.events, event][-_EVENTS:]
+        return passes
 
     # The passes
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 
@@ -21,16 +22,35 @@ def aside(pipeline: AdaptationPipeline) -> Iterator[None]:
     adapt stays adapted.)
     """
     method, router = pipeline.method, getattr(pipeline, "router", None)
-    # Only the CPU's and the current device's: others are not this pipeline's.
-    device = method.space.values.device
-    devices = [device] if device.type == "cuda" else []
     parameters, state = method.space.snapshot(), method.domain_state()
     if router is not None:
         pipeline.router = copy.deepcopy(router)  # type: ignore[attr-defined]
     try:
-        with torch.random.fork_rng(devices):
+        with _forked_rng(pipeline):
             yield
     finally:
         if router is not None:
             pipeline.router = router  # type: ignore[attr-defined]
         method.load(parameters, state)
+
+
+def snapshot(pipeline: AdaptationPipeline) -> dict[str, Any]:
+    """Return a copy of a pipeline's state, which later steps do not change."""
+    return copy.deepcopy(pipeline.state_dict())
+
+
+@contextmanager
+def restored(pipeline: AdaptationPipeline) -> Iterator[None]:
+    """Within, steps and loaded states are allowed: afterwards the pipeline is as it was before."""
+    state = snapshot(pipeline)
+    try:
+        with _forked_rng(pipeline):
+            yield
+    finally:
+        pipeline.load_state_dict(state)
+
+
+def _forked_rng(pipeline: AdaptationPipeline) -> AbstractContextManager[None]:
+    # Only the CPU's and the current device's: others are not this pipeline's.
+    device = pipeline.method.space.values.device
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])

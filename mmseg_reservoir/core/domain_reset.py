@@ -53,7 +53,8 @@ class DomainResetPipeline(AdaptationPipeline):
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch without adapting; there is nothing to reset then."""
         route = find_route(self.router, self.encoder, inputs, False, domain, self.check)
-        return Outcome(self._single.infer(inputs).logits, route, k=self.router.k)
+        outcome = self._single.infer(inputs)
+        return Outcome(outcome.logits, route, k=self.router.k, work=outcome.work)
 
     def _state(self) -> dict[str, Any]:
         state = {"router": self.router.state_dict(), "domain": self._domain}

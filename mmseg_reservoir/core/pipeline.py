@@ -35,11 +35,14 @@ class Outcome:
         logits: The prediction.
         route: Where the batch went.
         k: The number of experts after it.
+        work: The stages that ran, by the names of :meth:`AdaptationPipeline.stages`. A stage that
+            ran several times is repeated.
     """
 
     logits: Tensor
     route: Route
     k: int
+    work: tuple[str, ...] = ("adapt",)
 
 
 class AdaptationPipeline(ABC):
@@ -88,6 +91,17 @@ class AdaptationPipeline(ABC):
         """What the source model says: a baseline that leaves the adaptation as it was."""
         with self.method.space.at(self.source):
             return self.method.predict(inputs)
+
+    def stages(self, inputs: Tensor, domain: str | None = None) -> dict[str, Callable[[], object]]:
+        """Return the stages of a step by name, each ready to run on a batch, to be timed.
+
+        Running them changes the pipeline: see :func:`.step_cost.measure_costs`. ``predict`` answers
+        a batch without adapting, ``adapt`` answers it and adapts.
+        """
+        return {
+            "predict": lambda: self.infer(inputs, domain=domain),
+            "adapt": lambda: self.step(inputs, complete=False, domain=domain),
+        }
 
     def report(self) -> dict[str, Any]:
         """What happened on the way, as plain data; told at the end of a run."""
@@ -147,7 +161,7 @@ class SingleModelPipeline(AdaptationPipeline):
         """Predict a batch without adapting."""
         self._check(inputs)
         logits = self.method.correct(self.method.predict(inputs))
-        return Outcome(logits, Route(0, torch.ones(1), is_new=False), k=1)
+        return Outcome(logits, Route(0, torch.ones(1), is_new=False), k=1, work=("predict",))
 
     def _check(self, inputs: Tensor) -> None:
         if self.check is not None:

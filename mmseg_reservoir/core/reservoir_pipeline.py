@@ -97,12 +97,23 @@ class ReservoirPipeline(AdaptationPipeline):
             return self._wait(route, inputs)
         if self.trigger is not None and not self.trigger.is_due(route.index):
             return self._rest(route, inputs)
+        return self._learn(route, inputs)
 
+    def _learn(self, route: Route, inputs: Tensor, checks: bool = True) -> Outcome:
+        """Adapt the routed expert and predict.
+
+        Args:
+            route: Where the batch goes.
+            inputs: The batch.
+            checks: Whether guard and alignment may run the passes of their own that are due.
+        """
+        work = ["style", "adapt"]
         alone = self._is_alone(route)
         reuse = alone and not self.predict_after
         if not (reuse or self.predict_after):
             with self._aligned(route.index):
                 logits = self._predict_together(route, inputs)
+            work.append("predict")
 
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
@@ -121,9 +132,10 @@ class ReservoirPipeline(AdaptationPipeline):
         if self.trigger is not None:
             self.trigger.note(route.index, adapting)
         if self.alignment is not None:
-            self._try_reach(route.index, expert, inputs)
+            work += ["trial"] * self._try_reach(route.index, expert, inputs, checks)
         if self._cares:
-            self._settle(route.index, before, inputs, adapting, change)
+            probed = self._settle(route.index, before, inputs, adapting, change, checks)
+            work += ["probe"] * probed
 
         if reuse:
             logits = adapting
@@ -134,7 +146,48 @@ class ReservoirPipeline(AdaptationPipeline):
         elif self.predict_after:
             with self._aligned(route.index):
                 logits = self._predict_together(route, inputs)
-        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+        return self._outcome(logits, route, *work)
+
+    def _outcome(self, logits: Tensor, route: Route, *work: str) -> Outcome:
+        return Outcome(self.method.correct(logits), route, len(self.reservoir), work)
+
+    def stages(self, inputs: Tensor, domain: str | None = None) -> dict[str, Callable[[], object]]:
+        """Return the stages of a step by name, for an expert that is not the source's.
+
+        ``style`` finds the route, ``predict`` is one answer, ``adapt`` an answer with an update,
+        ``probe`` what the guard adds now and then, and ``trial`` one forward pass of alignment.
+        """
+        if len(self.reservoir) < self.router.k_max:
+            self._open(inputs)  # the source's expert is not aligned, which is cheaper
+        index = len(self.reservoir) - 1
+        route = Route(index, torch.eye(index + 1)[index], is_new=False)
+        expert = self.reservoir.checkout(index)[0].clone()
+
+        def style() -> None:
+            find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
+
+        @torch.no_grad()
+        def aligned_pass() -> Tensor:
+            with self._aligned(index):
+                return self.method.forward(inputs)
+
+        def predict() -> None:
+            with self._aligned(index):
+                self._predict(route, inputs)
+
+        def probe() -> None:
+            assert self.guard is not None
+            self.guard.is_due(index)
+            self._probe(index, expert, expert, inputs, logits)
+
+        stages: dict[str, Callable[[], object]] = {"style": style, "predict": predict}
+        stages["adapt"] = lambda: self._learn(route, inputs, checks=False)
+        if self.guard is not None:
+            logits = aligned_pass()
+            stages["probe"] = probe
+        if self.alignment is not None:
+            stages["trial"] = aligned_pass
+        return stages
 
     def _open(self, inputs: Tensor) -> None:
         """Add the expert of a new domain."""
@@ -148,7 +201,7 @@ class ReservoirPipeline(AdaptationPipeline):
         aligned = self.alignment
         with nullcontext() if aligned is None else aligned.waiting(inputs, route.index):
             logits = self._predict(route, inputs)
-        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+        return self._outcome(logits, route, "style", "predict")
 
     def _aligned(
         self, index: int, learn_from: Tensor | None = None
@@ -158,13 +211,18 @@ class ReservoirPipeline(AdaptationPipeline):
             return nullcontext()
         return self.alignment.expert(index, learn_from)
 
-    def _try_reach(self, index: int, before: Tensor, inputs: Tensor) -> None:
-        """Count a batch for the alignment, and let it try another reach where that is due."""
+    def _try_reach(self, index: int, before: Tensor, inputs: Tensor, checks: bool) -> int:
+        """Count a batch for the alignment, and let it try another reach where that is due.
+
+        Returns:
+            The number of forward passes that it took.
+        """
         assert self.alignment is not None
         self.alignment.settle(index, len(inputs))
-        if self.alignment.is_due(index):
-            with self.method.space.at(before):
-                self.alignment.try_reach(index, self.method.forward, inputs)
+        if not checks or not self.alignment.is_due(index):
+            return 0
+        with self.method.space.at(before):
+            return self.alignment.try_reach(index, self.method.forward, inputs)
 
     def _rest(self, route: Route, inputs: Tensor) -> Outcome:
         """Predict a batch that the trigger finds not worth an update."""
@@ -175,7 +233,7 @@ class ReservoirPipeline(AdaptationPipeline):
             self.alignment.settle(route.index, len(inputs))
         self.reservoir.note(route.index, images=len(inputs), updates=0)
         self.trigger.note(route.index, logits)
-        return Outcome(self.method.correct(logits), route, k=len(self.reservoir))
+        return self._outcome(logits, route, "style", "predict")
 
     def _settle(
         self,
@@ -184,7 +242,8 @@ class ReservoirPipeline(AdaptationPipeline):
         inputs: Tensor,
         adapting: Tensor,
         change: Change | None,
-    ) -> None:
+        checks: bool,
+    ) -> bool:
         """Scale the update of an expert by the guard's trust, then share it with the others.
 
         An expert that is not trusted takes smaller steps, and of these the others take less.
@@ -195,15 +254,21 @@ class ReservoirPipeline(AdaptationPipeline):
             inputs: The batch.
             adapting: The prediction of the batch before the update.
             change: What the update changed; None if the device has to be asked.
+            checks: Whether the guard may probe.
+
+        Returns:
+            Whether the guard probed.
         """
         space, after = self.method.space, self._vectors(index)
         if change is None:
             change = Change(**read_flags(Change.flags(space, before[0], after[0], self.source)))
         if change.at_source:
-            return  # the method began anew, which is no step to be scaled, nor one for others
+            return False  # the method was reset: no step to be scaled, nor one for others
         keep, scales, moved = 1.0, torch.ones(len(self.reservoir)), change.moved
+        probed = False
         if self.guard is not None:
-            if self.guard.is_due(index):
+            probed = checks and self.guard.is_due(index)
+            if probed:
                 keep = self._probe(index, before[0], after[0], inputs, adapting)
             scales = torch.tensor([self.guard.scale(i) for i in range(len(self.reservoir))])
             if scales[index] < 1:
@@ -221,6 +286,7 @@ class ReservoirPipeline(AdaptationPipeline):
                 # One that was never checked out has no state of its own that could move.
                 for old, new, vector in zip(before, after, self._vectors(other), strict=False):
                     space.share(vector, old, new, float(shares[other]))
+        return probed
 
     def _can_share(self, inputs: Tensor) -> bool:
         """Whether an update says something of other domains.
@@ -262,8 +328,8 @@ class ReservoirPipeline(AdaptationPipeline):
         """Predict a batch with the experts as they are."""
         route = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         with self._aligned(route.index):
-            logits = self.method.correct(self._predict(route, inputs))
-        return Outcome(logits, route, k=len(self.reservoir))
+            logits = self._predict(route, inputs)
+        return self._outcome(logits, route, "style", "predict")
 
     def _predict(self, route: Route, inputs: Tensor) -> Tensor:
         """What the experts that are there say, in one forward pass."""

@@ -56,6 +56,17 @@ def _routing(results: Results) -> str | None:
     return f"{routes[-1]['k']} experts, routing purity {routing_purity(routes):.3f}"
 
 
+def _clock(results: Results) -> str | None:
+    if "clock" not in results:
+        return None
+    visits = results["visits"]
+    images, adapted, missed = (
+        sum(visit.get(name, 0) for visit in visits) for name in ("n_images", "adapted", "missed")
+    )
+    rate = results["clock"]["frame_rate"]
+    return f"at {rate:g} frames per second: {missed} of {images} missed, {adapted} adapted to"
+
+
 def _beside_published(results: Results) -> str | None:
     row = row_of(results)
     beside = row and published_table(results["visits"], row)
@@ -67,5 +78,6 @@ _PARTS: dict[str, Callable[[Results], str | None]] = {
     "the sets beside the stream": _also,
     "the routing": _routing,
     "the updates": update_line,
+    "the clock": _clock,
     "the published row": _beside_published,
 }

@@ -77,6 +77,9 @@ class RunRecord:
         visit.k = route.k
         if route.seconds is not None:
             visit.seconds = (visit.seconds or 0.0) + route.seconds * route.n_images
+        if route.handled is not None:
+            visit.adapted = (visit.adapted or 0) + (route.handled == "adapted")
+            visit.missed = (visit.missed or 0) + (route.handled in ("answered", "dropped"))
         return visit
 
     def visit(self, round: int, domain: str) -> VisitRecord:

@@ -26,6 +26,8 @@ class RouteRecord:
         seconds: Time per image; None where it was not measured.
         entropy: Mean over the pixels or images, in nats; None if the prediction was not finite.
         marginal_entropy: That of their mean distribution.
+        handled: Of a run by a clock: ``"adapted"``, ``"rested"`` (only predicted, in time),
+            ``"answered"`` or ``"dropped"`` (both missed). None of other runs.
     """
 
     round: int
@@ -41,11 +43,14 @@ class RouteRecord:
     seconds: float | None = None
     entropy: float | None = None
     marginal_entropy: float | None = None
+    handled: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, with either ``image`` or ``batch``."""
-        other = "batch" if self.batch is None else "image"
-        return {name: value for name, value in vars(self).items() if name != other}
+        """As plain data, with either ``image`` or ``batch``; ``handled`` of a run by a clock."""
+        other = {"batch" if self.batch is None else "image"}
+        if self.handled is None:
+            other.add("handled")
+        return {name: value for name, value in vars(self).items() if name not in other}
 
 
 @dataclass
@@ -60,6 +65,8 @@ class VisitRecord:
         skipped: Images that could not be used and are not scored.
         k: Experts after the last of them.
         seconds: Time for all of them; None where it was not measured.
+        adapted: Images that were adapted to; None without a clock.
+        missed: Images that arrived while the model was busy; None without a clock.
         more: What else was measured, such as ``per_class``.
     """
 
@@ -70,6 +77,8 @@ class VisitRecord:
     skipped: int = 0
     k: int = 1
     seconds: float | None = None
+    adapted: int | None = None
+    missed: int | None = None
     more: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self, metric: str) -> dict[str, Any]:
@@ -82,5 +91,6 @@ class VisitRecord:
             "k": self.k,
             "seconds_per_image": None if self.seconds is None else self.seconds / self.n_images,
             **({"skipped": self.skipped} if self.skipped else {}),
+            **({} if self.missed is None else {"adapted": self.adapted, "missed": self.missed}),
             **self.more,
         }

@@ -64,8 +64,9 @@ def _rejected(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _collapsed(routes: list[dict[str, Any]]) -> Iterator[str]:
-    """Only the last round is looked at: what a model has become."""
+    """Only the last round is looked at: what a model has become. A dropped frame says nothing."""
     last = [route for route in routes if route["round"] == routes[-1]["round"]]
+    last = [route for route in last if route.get("handled") != "dropped"]
     known = [r["marginal_entropy"] for r in last if r.get("marginal_entropy") is not None]
     flat = sum(entropy < _COLLAPSED for entropy in known)
     if 2 * flat > len(last):

@@ -43,10 +43,10 @@ def _frozen(model: nn.Module, domain: str) -> Iterator[None]:
     if not isinstance(model, AdaptiveSegmentor):
         yield
         return
-    before, model.domain = (model.frozen, model.domain), domain
-    model.frozen = True
+    before, model.domain = (model.frozen, model.domain, model.clock), domain
+    model.frozen, model.clock = True, None
     try:
         with aside(model.pipeline):
             yield
     finally:
-        model.frozen, model.domain = before
+        model.frozen, model.domain, model.clock = before

@@ -18,8 +18,10 @@ from ..errors import ReservoirError
 from ..options import check_options
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .beside_stream import scores_beside
+from .frame_clock import FrameClock
 from .metric import with_exact_iou
 from .named_sets import dataset_of, domains_by_name
+from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
 """mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
@@ -58,6 +60,12 @@ class RecurringTestLoop(TestLoop):
             reported and counted (``"skip"``).
         also: Labelled sets beside the stream, given as ``domains`` are: after every round the model
             is tested on them, frozen, which leaves no trace in it.
+        frame_rate: Frames per second. They arrive at this rate, and a model that is still busy
+            misses them; time is simulated (`FrameClock`). None: no frame is missed, as published.
+        missed: A missed frame is predicted by the last finished model (``"answer"``), or repeats
+            the last finished label map (``"drop"``). It is scored either way.
+        step_seconds: Seconds of every step, or by stage, ``dict(predict=0.05, adapt=0.2)``. None
+            measures them at the first batch; ``results.json`` has them.
         fp16: Test under autocast.
     """
 
@@ -71,11 +79,18 @@ class RecurringTestLoop(TestLoop):
         shuffle: Literal["never", "once", "visit"] = "never",
         on_bad_image: Literal["stop", "skip"] = "stop",
         also: Sequence[str | Mapping] = (),
+        frame_rate: float | None = None,
+        missed: Literal["answer", "drop"] = "answer",
+        step_seconds: float | Mapping | None = None,
         fp16: bool = False,
         **unknown: Any,
     ) -> None:
         plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
-        self.check(dict(domains=domains, also=also, **plain, **unknown))
+        timing = dict(missed=missed, step_seconds=step_seconds)
+        self.check(
+            dict(domains=domains, also=also, frame_rate=frame_rate, **timing, **plain, **unknown)
+        )
+        self._timing = None if frame_rate is None else dict(frame_rate=frame_rate, **timing)
         self.skips = on_bad_image == "skip"
         self.also = self._loaders(runner, dataloader, domains_by_name(also, "also"))
         if shuffle != "never":
@@ -101,6 +116,14 @@ class RecurringTestLoop(TestLoop):
             raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
         for option, sets in (("domains", domains), ("also", options.get("also", ()))):
             domains_by_name(sets, option)
+        rate, seconds = options.get("frame_rate"), options.get("step_seconds")
+        if rate is not None:
+            FrameClock.check(rate, seconds)
+        elif seconds is not None or options.get("missed", "answer") != "answer":
+            raise ReservoirError(
+                "test_cfg.missed and test_cfg.step_seconds belong to test_cfg.frame_rate: give "
+                "that, too"
+            )
 
     def _loaders(
         self, runner: Runner, dataloader: Mapping[str, Any], domains: Mapping[str, str | Mapping]
@@ -131,6 +154,7 @@ class RecurringTestLoop(TestLoop):
             try:
                 self.runner.call_hook("before_test")
                 self.runner.model.eval()
+                self._start_clock()
                 self._test_also()
                 for visit in self.visits[self._begun :]:
                     self._run_visit(visit)
@@ -142,7 +166,18 @@ class RecurringTestLoop(TestLoop):
         known = [score for score in self._scores.values() if not math.isnan(score)]
         return {**self._scores, "mIoU": sum(known) / len(known)} if known else {}
 
+    def _start_clock(self) -> None:
+        if self.clock is None:
+            return
+        if not isinstance(self.runner.model, AdaptiveSegmentor):
+            raise ReservoirError(
+                "test_cfg.frame_rate is for models that adapt: add dict(type='AdaptationHook') to "
+                "custom_hooks, or leave it out"
+            )
+        self.runner.model.clock = self.clock
+
     def _restart(self) -> None:
+        self.clock = None if self._timing is None else FrameClock(**self._timing)
         self._begun = 0  # the visit that is under way, or next
         self.batches_done = 0  # of that visit
         self._scores: dict[str, float] = {}
@@ -161,6 +196,7 @@ class RecurringTestLoop(TestLoop):
             "also": [dict(scores) for scores in self.also_scores],
             "metrics": [list(metric.results) for metric in self.evaluator.metrics],
             "strange": [getattr(metric, "strange_so_far", 0) for metric in self.evaluator.metrics],
+            **({} if self.clock is None else {"clock": self.clock.state_dict()}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -172,6 +208,8 @@ class RecurringTestLoop(TestLoop):
         parts = zip(self.evaluator.metrics, state["metrics"], state["strange"], strict=True)
         for metric, results, strange in parts:
             metric.results, metric.strange_so_far = list(results), strange
+        if self.clock is not None:
+            self.clock.load_state_dict(state["clock"])
 
     def _run_visit(self, visit: Visit) -> None:
         self.visit = visit
@@ -186,8 +224,12 @@ class RecurringTestLoop(TestLoop):
         self.runner.call_hook("before_test_epoch")
         for index, batch in enumerate(self._batches_left(), start=self.batches_done):
             self.batches_done = index + 1  # as the hooks after it see it
+            bad: Sequence[BadImage] = ()
             if self.skips:
-                batch = self._without_bad(*batch)
+                batch, bad = batch
+                self._report_bad(bad)
+            if self.clock is not None:
+                self.clock.arrive(len(bad) + (0 if batch is None else len(batch["inputs"])))
             if batch is not None:
                 self.run_iter(index, batch)
         metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
@@ -217,12 +259,11 @@ class RecurringTestLoop(TestLoop):
         with torch.random.fork_rng(devices=[]):
             return iter(_without_first(self.dataloader, self.batches_done))
 
-    def _without_bad(self, batch: dict | None, bad: Sequence[BadImage]) -> dict | None:
+    def _report_bad(self, bad: Sequence[BadImage]) -> None:
         for image in bad:
             place = {"round": self.visit.round, "domain": self.visit.domain}
             self.skipped.append({**place, **vars(image)})
             self.runner.logger.warning(f"image skipped: {image.cause}")
-        return batch
 
 
 def _without_first(loader: DataLoader, count: int) -> DataLoader:

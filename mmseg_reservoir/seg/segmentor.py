@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import torch
+from mmengine.logging import print_log
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
+from mmengine.structures import PixelData
 from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
+from ..core.aside import restored, snapshot
 from ..core.image_range import refuse_not_finite
 from ..core.losses import entropy, marginal_entropy
 from ..core.pipeline import AdaptationPipeline, Outcome
+from ..core.step_cost import measure_costs, now
 from ..errors import NotFiniteError, ReservoirError
 from .bad_images import check_sizes
+from .frame_clock import FrameClock
+
+NO_CLASS = 255
+"""The label of a frame that is dropped before any prediction is finished: wrong at every pixel."""
 
 
 @MODELS.register_module()
@@ -28,7 +36,9 @@ class AdaptiveSegmentor(BaseModel):
     ``route_entropy`` (of all experts' shares), ``opened`` (whether it is new) and
     ``adaptation_seconds`` (time per image). ``entropy`` (mean over its pixels) and
     ``marginal_entropy`` (of the mean distribution of its pixels), in nats, tell how sure and how
-    diverse its prediction is, without a label.
+    diverse its prediction is, without a label. Where a clock runs, ``handled`` is how the frame was
+    treated: ``"adapted"``, ``"rested"`` (in time, but only predicted), ``"answered"`` or
+    ``"dropped"`` (both missed).
 
     Its name is registered in mmengine, so that a subclass of one's own can take its place; model
     and pipeline come ready made, since both need loaded weights.
@@ -51,6 +61,8 @@ class AdaptiveSegmentor(BaseModel):
         """The true domain, where known: only an oracle looks at it."""
         self.frozen = False
         """Whether it only predicts: nothing adapts, no domain is opened."""
+        self.clock: FrameClock | None = None
+        """Decides which batches are missed; None: none is, however long a step takes."""
 
     def test_step(self, data: dict) -> list:
         """Adapt to a batch as the dataloader gives it, and predict it."""
@@ -61,13 +73,76 @@ class AdaptiveSegmentor(BaseModel):
         """Adapt and predict; other modes go to the wrapped model."""
         if mode != "predict":
             return self.segmentor(inputs, data_samples, mode=mode)
-        start = _now(inputs)
         try:
-            outcome = self._run(inputs)
+            return self._adapt_and_describe(inputs, data_samples)
         except NotFiniteError:
             _name_broken_image(inputs, data_samples)
             raise
-        seconds = (_now(inputs) - start) / len(inputs)
+
+    def _adapt_and_describe(self, inputs: Tensor, data_samples: list) -> list:
+        """Run the pipeline on a batch, by the clock if there is one."""
+        if self.clock is not None and self.clock.step_seconds is None:
+            self.clock.step_seconds = measure_costs(self.pipeline, inputs, self.domain)
+            costs = self.clock.step_seconds
+            print_log(f"measured seconds by stage of a step: {costs}", logger="current")
+        if self.clock is not None and self.clock.is_busy:
+            if self.clock.missed == "drop":
+                return [self._repeat_last(sample) for sample in data_samples]
+            return self._described(*self._answer(inputs), data_samples, handled="answered")
+        if self.clock is None:
+            return self._described(*self._step(inputs), data_samples)
+        return self._step_by_clock(self.clock, inputs, data_samples)
+
+    def _step(self, inputs: Tensor) -> tuple[Outcome, float]:
+        """Return the outcome of a batch and the seconds that it took."""
+        start = now(inputs)
+        if self.frozen:
+            outcome = self.pipeline.infer(inputs, domain=self.domain)
+        else:
+            complete = len(inputs) == self.batch_size
+            outcome = self.pipeline.step(inputs, complete=complete, domain=self.domain)
+        return outcome, now(inputs) - start
+
+    def _step_by_clock(self, clock: FrameClock, inputs: Tensor, data_samples: list) -> list:
+        """Step on a batch that is in time; keep what missed frames will be answered with."""
+        if clock.missed == "answer":
+            clock.finished = snapshot(self.pipeline)
+        outcome, seconds = self._step(inputs)
+        clock.spend(outcome.work)
+        handled = "adapted" if "adapt" in outcome.work else "rested"
+        samples = self._described(outcome, seconds, data_samples, handled=handled)
+        if clock.missed == "drop":
+            label = samples[-1].pred_sem_seg.data.to("cpu", torch.uint8)
+            route = {"expert": outcome.route.index, "k": outcome.k}
+            clock.finished, clock.running = clock.running, {"label": label, "route": route}
+        return samples
+
+    def _answer(self, inputs: Tensor) -> tuple[Outcome, float]:
+        """Predict a missed batch with the last finished model, of which the router moves on."""
+        assert self.clock is not None
+        with restored(self.pipeline):
+            self.pipeline.load_state_dict(self.clock.finished)
+            start = now(inputs)
+            outcome = self.pipeline.infer(inputs, domain=self.domain)
+            seconds = now(inputs) - start
+            self.clock.finished = snapshot(self.pipeline)
+        return outcome, seconds
+
+    def _repeat_last(self, sample: Any) -> Any:
+        """Answer a missed frame with the last finished label map."""
+        assert self.clock is not None
+        size, last = tuple(sample.metainfo["ori_shape"][:2]), self.clock.finished
+        label = torch.full((1, *size), NO_CLASS, dtype=torch.uint8)
+        if last is not None:
+            label = interpolate(last["label"][None], size=size)[0]  # nearest; of another camera
+            sample.set_metainfo(last["route"])
+        device = self.data_preprocessor.device
+        sample.pred_sem_seg = PixelData(data=label.to(device, torch.int64))
+        sample.set_metainfo({"handled": "dropped"})
+        return sample
+
+    def _described(self, outcome: Outcome, seconds: float, data_samples: list, **more: str) -> list:
+        """Return the samples with labels, and in their metainfo what is known of the outcome."""
         samples = self._to_samples(outcome.logits, data_samples)
         for sample, sure in zip(samples, _entropies(outcome.logits), strict=True):
             sample.set_metainfo(
@@ -77,19 +152,13 @@ class AdaptiveSegmentor(BaseModel):
                     route_weight=float(outcome.route.weights[outcome.route.index]),
                     route_entropy=outcome.route.entropy,
                     opened=outcome.route.is_new,
-                    adaptation_seconds=seconds,
+                    adaptation_seconds=seconds / len(samples),
                     entropy=_finite(sure[0]),
                     marginal_entropy=_finite(sure[1]),
+                    **more,
                 )
             )
         return samples
-
-    def _run(self, inputs: Tensor) -> Outcome:
-        """Adapt to a batch, or only predict it where the model is frozen."""
-        if self.frozen:
-            return self.pipeline.infer(inputs, domain=self.domain)
-        complete = len(inputs) == self.batch_size
-        return self.pipeline.step(inputs, complete=complete, domain=self.domain)
 
     @torch.no_grad()
     def source_label(self, data: dict) -> Tensor:
@@ -130,9 +199,3 @@ def _entropies(logits: Tensor) -> list[list[float]]:
 def _finite(number: float) -> float | None:
     """Return a number; None, which JSON has a word for, if it is not finite."""
     return number if math.isfinite(number) else None
-
-
-def _now(inputs: Tensor) -> float:
-    if inputs.is_cuda:
-        torch.cuda.synchronize(inputs.device)  # or the clock would stop before the work does
-    return time.perf_counter()

@@ -3,9 +3,10 @@ import copy
 import pytest
 import torch
 from small_net import make_method, make_router
+from small_reservoirs import batches, make_pipeline, show
 
 from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
-from mmseg_reservoir.core.aside import aside
+from mmseg_reservoir.core.aside import aside, restored, snapshot
 from mmseg_reservoir.routing import SegmentRouter
 from mmseg_reservoir.style import StyleEncoder
 from mmseg_reservoir.style.calibration import Calibration
@@ -66,3 +67,20 @@ def test_all_is_put_back_after_an_error(stream):
     with pytest.raises(ValueError):  # noqa: PT011
         fail()
     assert pipeline.router is router
+
+
+def test_an_earlier_state_can_be_visited():
+    pipeline = make_pipeline("oracle", care=True)
+    show(pipeline, ["clear", "dark"])
+    (images,) = batches("dark", 1, seed=7)
+    early, k = snapshot(pipeline), len(pipeline.reservoir)
+    expected = pipeline.infer(images, domain="dark").logits
+    show(pipeline, ["dark", "bright"])
+    late = pipeline.infer(images, domain="dark").logits
+    assert not torch.equal(late, expected)
+    with restored(pipeline):
+        pipeline.load_state_dict(early)
+        assert torch.equal(pipeline.infer(images, domain="dark").logits, expected)
+        assert len(pipeline.reservoir) == k
+    assert torch.equal(pipeline.infer(images, domain="dark").logits, late)
+    assert len(pipeline.reservoir) == k + 1

@@ -87,6 +87,16 @@ def test_a_killed_segmentation_run(tmp_path, minicity):
     compare_killed("test_tta", words, tmp_path, [Kill(STEP, call=5)])
 
 
+@pytest.mark.parametrize("missed", ["answer", pytest.param("drop", marks=pytest.mark.slow)])
+def test_a_killed_run_by_the_clock(tmp_path, minicity, missed):
+    # The run resumes after four images, before one that is missed.
+    clock = {"test_cfg.frame_rate": 10, "test_cfg.step_seconds": 0.25, "test_cfg.missed": missed}
+    words = segmentation(tmp_path, minicity, "segformer-tiny_tent_robust.py", **clock)
+    kill = Kill("mmseg_reservoir.seg.frame_clock:FrameClock.arrive", call=6)
+    results = compare_killed("test_tta", words, tmp_path, [kill])
+    assert '"missed": 2' in results
+
+
 def test_a_killed_classification_run(tmp_path):
     words = classification("tent", "robust")
     compare_killed("test_cls", words, tmp_path, [Kill(STEP, call=14)])

@@ -175,6 +175,12 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=3), "must be a list of domains, got 3"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
+        (dict(frame_rate="fast"), "test_cfg.frame_rate must be of type float, got 'fast'"),
+        (dict(frame_rate=0), "frame_rate must be a number of frames per second above 0, got 0"),
+        (dict(frame_rate=10, missed="skip"), "test_cfg.missed must be one of answer, drop"),
+        (dict(frame_rate=10, step_seconds=-1), "step_seconds must be seconds, 0 or more, got -1"),
+        (dict(missed="drop"), "belong to test_cfg.frame_rate"),
+        (dict(step_seconds=0.1), "belong to test_cfg.frame_rate"),
         (
             dict(round=2),
             r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, fp16,",
@@ -308,3 +314,57 @@ def test_they_leave_no_trace_in_the_stream(minicity, tmp_path):
     assert "mIoU of sets beside the stream, after every round" in log
     a, b = (read_styles(tmp_path / name) for name in "ab")
     assert (a.vectors == b.vectors).all()
+
+
+def test_a_clock_needs_a_model_that_adapts():
+    with pytest.raises(ReservoirError, match="frame_rate is for models that adapt"):
+        loop_of(Recorder(), frame_rate=10).run()
+
+
+@pytest.fixture(scope="module")
+def timed(minicity, tmp_path_factory):
+    """Runs by the clock, whose steps take two and a half frames, by what is missed."""
+    folder = tmp_path_factory.mktemp("timed")
+    options = ["test_cfg.frame_rate=10", "test_cfg.step_seconds=0.25"]
+    return {
+        missed: run(
+            "segformer-tiny_tent",
+            minicity,
+            folder / missed,
+            *options,
+            f"test_cfg.missed={missed}",
+            "method.optimizer.lr=0.01",
+            "test_cfg.also=[clear]",
+        )
+        for missed in ("answer", "drop")
+    }
+
+
+def test_all_frames_of_a_run_by_the_clock_are_scored(timed):
+    for missed, results in timed.items():
+        assert results["clock"] == {"frame_rate": 10, "missed": missed, "step_seconds": 0.25}
+        told = {"answer": "answered", "drop": "dropped"}[missed]
+        assert [r["handled"] for r in results["routes"]] == ["adapted", told, told] * 4
+        counts = [(v["n_images"], v["adapted"], v["missed"]) for v in results["visits"]]
+        assert counts == [(3, 1, 2)] * 4
+        assert results["updates"]["updates"] == 4
+        assert [scores["n_images"] for scores in results["also"]] == [8, 8]  # none is missed
+
+
+def test_dropped_frames_score_lower_than_answered_ones(timed):
+    answered, dropped = (results["visits"][0] for results in timed.values())
+    assert dropped["aAcc"] < answered["aAcc"]
+
+
+def test_a_run_can_be_repeated_with_the_costs_that_it_measured(minicity, tmp_path):
+    first = run("segformer-tiny_tent", minicity, tmp_path / "a", "test_cfg.frame_rate=200")
+    costs = [f"test_cfg.step_seconds.{n}={s}" for n, s in first["clock"]["step_seconds"].items()]
+    second = run("segformer-tiny_tent", minicity, tmp_path / "b", "test_cfg.frame_rate=200", *costs)
+    assert second["clock"] == first["clock"]
+    assert sum(visit["missed"] for visit in first["visits"]) > 0
+    for one, other in zip(first["visits"], second["visits"], strict=True):
+        del one["seconds_per_image"], other["seconds_per_image"]
+        assert one == other
+    log = next((tmp_path / "a").rglob("*.log")).read_text()
+    assert "measured seconds by stage of a step" in log
+    assert "at 200 frames per second" in log

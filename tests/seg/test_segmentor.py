@@ -14,6 +14,7 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta, Source, Tent
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from mmseg_reservoir.seg.forward import segmentation_forward
+from mmseg_reservoir.seg.frame_clock import FrameClock
 from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 
@@ -207,3 +208,91 @@ def test_a_subclass_can_take_its_place(tiny_model, data, make):
         MODELS.module_dict.pop("NamingSegmentor")
     assert (built.segmentor, built.pipeline) == (model, pipeline)
     assert built.test_step(data)[0].owner == "me"
+
+
+def frames_of(data, count):
+    """Frames of one stream, each another one."""
+    frames = []
+    for number in range(count):
+        frame = copy.deepcopy(data)
+        frame["inputs"][0] = frame["inputs"][0].roll(7 * number, dims=-1)
+        frames.append(frame)
+    return frames
+
+
+def by_clock(model, frames, **options):
+    """Let frames arrive; the samples that come out."""
+    model.clock = FrameClock(**options)
+    samples = []
+    for frame in copy.deepcopy(frames):
+        model.clock.arrive(1)
+        samples += model.test_step(frame)
+    return samples
+
+
+def handled(samples):
+    return [sample.handled for sample in samples]
+
+
+TENT = dict(method=Tent, optimizer=partial(torch.optim.SGD, lr=1.0))
+
+
+def test_a_clock_that_waits_changes_nothing(tiny_model, data):
+    frames = frames_of(data, 3)
+    plain, timed = adaptive(tiny_model, **TENT), adaptive(tiny_model, **TENT)
+    expected = [plain.test_step(copy.deepcopy(frame))[0] for frame in frames]
+    found = by_clock(timed, frames, frame_rate=10, step_seconds=0.1)
+    assert handled(found) == ["adapted"] * 3
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.seg_logits.data, other.seg_logits.data)
+    assert "handled" not in expected[0].metainfo
+
+
+def test_missed_frames_are_answered_by_the_last_finished_model(tiny_model, data):
+    frames = frames_of(data, 6)
+    model = adaptive(tiny_model, **TENT)
+    found = by_clock(model, frames, frame_rate=10, step_seconds=0.25)
+    assert handled(found) == ["adapted", "answered", "answered"] * 2
+    assert model.pipeline.method.counts["updates"] == 2
+    # The first update is not finished when frames 1 and 2 arrive, the second one when 4 and 5 do.
+    by_hand = adaptive(tiny_model, **TENT)
+    expected = []
+    for start in (0, 3):
+        by_hand.frozen = True
+        answers = [by_hand.test_step(copy.deepcopy(frame))[0] for frame in frames[start:][1:3]]
+        by_hand.frozen = False
+        expected += [by_hand.test_step(copy.deepcopy(frames[start]))[0], *answers]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.seg_logits.data, other.seg_logits.data)
+
+
+def test_dropped_frames_repeat_the_last_finished_labels(tiny_model, data):
+    frames = frames_of(data, 6)
+    frames[4]["data_samples"][0].set_metainfo(dict(ori_shape=(64, 96)))
+    model = adaptive(tiny_model, **TENT)
+    found = by_clock(model, frames, frame_rate=10, step_seconds=0.25, missed="drop")
+    labels = [sample.pred_sem_seg.data for sample in found]
+    assert handled(found) == ["adapted", "dropped", "dropped"] * 2
+    assert model.pipeline.method.counts["updates"] == 2
+    assert (labels[1] == 255).all()  # nothing was finished yet
+    assert torch.equal(labels[5], labels[0])  # frame 3 is not finished yet
+    assert labels[5].dtype == labels[0].dtype
+    assert torch.equal(labels[4], labels[0][:, ::2, ::2])  # a frame of another size
+    assert found[5].expert == 0
+
+
+def test_frames_of_a_frozen_model_are_missed_too(tiny_model, data):
+    model = adaptive(tiny_model, **TENT)
+    model.frozen = True
+    costs = dict(predict=0.15, adapt=1.0)
+    found = by_clock(model, frames_of(data, 4), frame_rate=10, step_seconds=costs)
+    assert handled(found) == ["rested", "answered"] * 2
+
+
+def test_costs_are_measured_at_the_first_frame(tiny_model, data):
+    model, other = adaptive(tiny_model, **TENT), adaptive(tiny_model, **TENT)
+    found = by_clock(model, frames_of(data, 1), frame_rate=1e-3)
+    assert model.clock.step_seconds.keys() == {"predict", "adapt"}
+    assert model.pipeline.method.counts["updates"] == 1
+    expected = other.test_step(data)[0]
+    assert torch.equal(found[0].seg_logits.data, expected.seg_logits.data)

@@ -25,6 +25,7 @@ _ROUTE = {
     "adaptation_seconds": "seconds",
     "entropy": "entropy",
     "marginal_entropy": "marginal_entropy",
+    "handled": "handled",
 }
 """What `AdaptiveSegmentor` tells in the metainfo of a sample, and what a record calls it."""
 
@@ -101,6 +102,8 @@ class ResultsHook(Hook):
         scores = {} if visit.score is None else {f"mIoU/{place.domain}": visit.score}
         scalars = {**scores, "K": visit.k, "round": place.round}
         runner.visualizer.add_scalars(scalars, step=place.index)
+        if getattr(runner.test_loop, "clock", None) is not None:
+            self.record.about = {**self.record.about, "clock": runner.test_loop.clock.report()}
         self.record.write()
 
     def state_dict(self) -> dict[str, Any]:
