@@ -49,6 +49,8 @@ class AdaptiveSegmentor(BaseModel):
         """The true domain, where known: only an oracle looks at it."""
         self.frozen = False
         """Whether it only predicts: nothing adapts, no domain is opened."""
+        self.measures_entropy = True
+        """Whether samples get ``entropy`` and ``marginal_entropy``, which only a record reads."""
 
     def test_step(self, data: dict) -> list:
         """Adapt to a batch as the dataloader gives it, and predict it."""
@@ -69,7 +71,6 @@ class AdaptiveSegmentor(BaseModel):
         seconds = (_now(inputs) - start) / len(inputs)
         samples = self._to_samples(outcome.logits, data_samples)
         for sample, logits in zip(samples, outcome.logits, strict=True):
-            pixels = logits[None].float()
             sample.set_metainfo(
                 dict(
                     expert=outcome.route.index,
@@ -78,8 +79,7 @@ class AdaptiveSegmentor(BaseModel):
                     route_entropy=outcome.route.entropy,
                     opened=outcome.route.is_new,
                     adaptation_seconds=seconds,
-                    entropy=_finite(entropy(pixels).mean()),
-                    marginal_entropy=_finite(marginal_entropy(pixels)),
+                    **(_entropies(logits) if self.measures_entropy else {}),
                 )
             )
         return samples
@@ -110,6 +110,14 @@ def _check_finite(inputs: Tensor, data_samples: list) -> None:
                 f"the image {sample.metainfo.get('img_path')} holds NaN or infinite values after "
                 "preprocessing: mend or remove it"
             )
+
+
+def _entropies(logits: Tensor) -> dict[str, float | None]:
+    pixels = logits[None].float()
+    return {
+        "entropy": _finite(entropy(pixels).mean()),
+        "marginal_entropy": _finite(marginal_entropy(pixels)),
+    }
 
 
 def _finite(value: Tensor) -> float | None:

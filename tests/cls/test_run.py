@@ -3,6 +3,7 @@ import json
 
 import pytest
 import torch
+from plan_count import count_plans
 
 from mmseg_reservoir.cls.run import LazySource, run
 from mmseg_reservoir.cls.stream import Stream
@@ -31,8 +32,10 @@ SEEDED = {"preset": "published", "style": {"weights": "seeded", "taps": [0]}}
 SOURCE = {"type": "digits", "num_images": 400}
 
 
-def test_results_are_those_of_segmentation_with_errors(tmp_path):
+def test_results_are_those_of_segmentation_with_errors(tmp_path, monkeypatch):
+    plans = count_plans(monkeypatch)
     results = run(config(), tmp_path / "w", config_file="configs/cls/x.py", quiet=True)
+    assert len(plans) == 1
     stored = json.loads((tmp_path / "w" / "results.json").read_text())
     assert stored["complete"] is True
     assert stored["method"] == "Tent"
