@@ -111,7 +111,7 @@ class Plan:
         reservoir: Options | str | None = None,
         seed: int = 0,
     ) -> None:
-        self.seed = seed
+        self.task, self.seed = task, seed
         self._ready = method if isinstance(method, AdaptationMethod) else None
         self._method = None
         if self._ready is None:
@@ -122,6 +122,15 @@ class Plan:
                 "params and statistics"
             )
         self._reservoir = None if reservoir is None else ReservoirPlan(reservoir, seed, task.style)
+
+    def replace(
+        self, method: AdaptationMethod | None = None, reservoir: Options | None = None
+    ) -> None:
+        """Take a method that is ready made, or other options of the reservoir; the rest stays."""
+        if method is not None:
+            self._ready, self._method = method, None
+        if reservoir is not None:
+            self._reservoir = ReservoirPlan(reservoir, self.seed, self.task.style)
 
     @property
     def options(self) -> dict[str, Any]:

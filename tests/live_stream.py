@@ -10,7 +10,8 @@ import numpy as np
 
 from mmseg_reservoir.live import LiveFrame
 
-PALETTE = [[128, 64, 128], [0, 0, 142]]
+OVERLAYS = [[128, 64, 160], [0, 0, 142]]
+"""Colors (BGR) of the overlays, in turn."""
 
 
 class StepStream:
@@ -23,9 +24,9 @@ class StepStream:
 
     def step(self, expert: int = 0, k: int = 2, opened: bool = False, size=(32, 64)) -> None:
         image = np.full((*size, 3), 200, np.uint8)
-        labels = np.full(size, self.count % 2, np.uint8)
+        overlay = np.full((*size, 3), OVERLAYS[self.count % 2], np.uint8)
         self.count += 1
-        self._frames.put(LiveFrame(image, labels, expert, k, opened))
+        self._frames.put(LiveFrame(image, overlay, expert, k, opened))
 
     def end(self, error: Exception | None = None) -> None:
         self._frames.put(error)

@@ -123,7 +123,7 @@ def adapt(args: argparse.Namespace) -> None:
             if args.serve is None:
                 deque(stream, maxlen=0)
             else:
-                _serve(WatchedStream(inferencer, stream), args.serve, inferencer, out)
+                _serve(WatchedStream(inferencer, stream, writer), args.serve, out)
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
     if not experts:
@@ -161,14 +161,14 @@ def _saving(
         yield frame
 
 
-def _serve(stream: WatchedStream, port: int, inferencer: ReservoirInferencer, out: Path) -> None:
+def _serve(stream: WatchedStream, port: int, out: Path) -> None:
     try:
         from mmseg_reservoir.live.server import serve
     except ModuleNotFoundError as error:
         raise ReservoirError(
             f'--serve needs {error.name}: pip install "mmseg_reservoir[live]"'
         ) from error
-    serve(stream, port, inferencer.dataset_meta["palette"], out / "reservoir")
+    serve(stream, port, out / "reservoir")
 
 
 def _minicity(args: argparse.Namespace) -> dict[str, Any]:

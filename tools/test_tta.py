@@ -17,6 +17,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
+from mmseg_reservoir.build import Plan
 from mmseg_reservoir.command_line import (
     add_config_options,
     add_warm_start,
@@ -29,7 +30,7 @@ from mmseg_reservoir.command_line import (
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import make_work_dir
 from mmseg_reservoir.seg.fair import LR_GRID, run_fair
-from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, make_plan
+from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, AdaptationHook, make_plan
 from mmseg_reservoir.seg.loop import RecurringTestLoop
 from mmseg_reservoir.seg.quiet_runner import QuietRunner
 
@@ -81,8 +82,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parse(parser, argv)
 
 
-def load_config(args: argparse.Namespace) -> Config:
-    """The config with the command line merged in, checked as far as that is cheap."""
+def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
+    """Return the config with the command line merged in, checked, and the plan of its run."""
     if args.lr_grid and args.protocol != "fair":
         raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
     known = {*inspect.signature(Runner.__init__).parameters, *CONFIG_KEYS, "source_images"}
@@ -101,9 +102,9 @@ def load_config(args: argparse.Namespace) -> Config:
     check_seed(seed)
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
-    make_plan(cfg, seed)
+    plan = make_plan(cfg, seed)
     make_work_dir(cfg.work_dir)
-    return cfg
+    return cfg, plan
 
 
 def _checkpoint(args: argparse.Namespace, cfg: Config) -> str | None:
@@ -158,11 +159,15 @@ def main(argv: list[str] | None = None) -> int:
 
     def test() -> None:
         args = parse_args(argv)
-        cfg = load_config(args)
+        cfg, plan = load_config(args)
         if args.protocol == "fair":
             run_fair(cfg, args.lr_grid or LR_GRID)
         else:
-            QuietRunner.from_cfg(cfg).test()
+            runner = QuietRunner.from_cfg(cfg)
+            for hook in runner.hooks:
+                if isinstance(hook, AdaptationHook):
+                    hook.plan = plan
+            runner.test()
 
     return end_in_one_line(test)
 

@@ -62,6 +62,7 @@ class AdaptiveClassifier(nn.Module):
             it. By default the first batch, of the source or the stream, tells.
         seed: Of everything random in the reservoir, in the method and in ``params``, unless these
             have their own.
+        plan: The plan of these options, where it has been made already.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class AdaptiveClassifier(nn.Module):
         images: str | tuple = "unit",
         batch_size: int | None = None,
         seed: int = 0,
+        plan: Plan | None = None,
     ) -> None:
         super().__init__()
         if getattr(net, _MARK, False):
@@ -83,7 +85,7 @@ class AdaptiveClassifier(nn.Module):
                 "those of the source any more. Wrap a copy.deepcopy of it that was made before"
             )
         self.range = ImageRange(images)
-        self.plan = Plan(CLASSIFICATION, method, params, statistics, reservoir, seed)
+        self.plan = plan or Plan(CLASSIFICATION, method, params, statistics, reservoir, seed)
         self.net = net.eval()
         self.batch_size = batch_size
         self.frozen = self.plan.start.frozen

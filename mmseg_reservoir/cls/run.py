@@ -71,14 +71,14 @@ def run(
     """
     check_keys(config)
     seed = int((config.get("randomness") or {}).get("seed") or 0)
-    check_all(config, seed)
+    plan = check_all(config, seed)
     say = _nothing if quiet else print
     saving = config.get("saving") or {}
     with RunSaver(work_dir, resume, overwrite, **saving, say=say) as saver:
         seed_generators(seed)
         device = find_device(config.get("device"))
         stream = build_stream(config["stream"], build_dataset(config["data"]), seed)
-        model = make_model(config, stream.batch_size, seed, device)
+        model = make_model(config, stream.batch_size, seed, device, plan)
         if model.waits_for_source:
             raise ReservoirError(
                 f"{type(model.method).__name__} or its reservoir learns from source images: name "
@@ -148,20 +148,28 @@ def check_keys(config: Options) -> None:
             raise ReservoirError(f"the config has no {key!r}: it needs {', '.join(REQUIRED)}")
 
 
-def check_all(config: Options, seed: int) -> None:
-    """Find what is wrong with any option, before anything is read or computed."""
-    Plan(CLASSIFICATION, **_adaptation(config), seed=seed)
+def check_all(config: Options, seed: int) -> Plan:
+    """Find what is wrong with any option, before anything is read or computed.
+
+    Returns:
+        The plan of the run.
+    """
+    plan = Plan(CLASSIFICATION, **_adaptation(config), seed=seed)
     pick("data", config["data"], "data")
     pick("stream", config["stream"], "stream", default="csc", given=("data",))
     check_options(RunSaver, config.get("saving") or {}, "saving", _NOT_SAVING)
     if config.get("source_images"):
         _source_options(config["source_images"])
+    return plan
 
 
 def make_model(
-    config: Options, batch_size: int, seed: int, device: torch.device
+    config: Options, batch_size: int, seed: int, device: torch.device, plan: Plan | None = None
 ) -> AdaptiveClassifier:
-    """The network that ``model`` describes, adapting as the other keys say."""
+    """Return the network that ``model`` describes, adapting as the other keys say.
+
+    The ``plan`` is what :func:`check_all` returned; by default it is made here.
+    """
     source = config.get("source_images")
     return AdaptiveClassifier(
         build_backbone(config["model"]).to(device),
@@ -169,6 +177,7 @@ def make_model(
         source=None if source is None else LazySource(source, batch_size, seed),
         batch_size=batch_size,
         seed=seed,
+        plan=plan,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ _HEADERS = {
 def serve(
     stream: LiveStream,
     port: int = 8000,
-    palette: Sequence[Sequence[int]] = (),
     save_to: str | Path = "reservoir",
     say: Callable[[str], object] = print,
 ) -> None:
@@ -42,14 +41,13 @@ def serve(
     Args:
         stream: See `LiveStream`; it is run in a thread of its own.
         port: Where to listen, on this machine alone.
-        palette: RGB by train id, for the overlay.
         save_to: Where "save" saves the reservoir.
         say: Gets the address, whose end is the token that actions need.
 
     Raises:
         Exception: What broke the stream, after the server has ended.
     """
-    station, token = Station(stream, palette, Path(save_to)), secrets.token_urlsafe(24)
+    station, token = Station(stream, Path(save_to)), secrets.token_urlsafe(24)
     say(f"live page: http://{HOST}:{port}/#{token} (the end of the address is the key to it)")
     station.start()
     try:

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +19,6 @@ TIMELINE = 1200
 WIDTH = 960
 """Of the pictures that are sent, at most."""
 _MESSAGES = 20
-_OPACITY = 0.55
 _SMOOTHING = 0.9  # of the frames per second
 
 
@@ -28,15 +27,15 @@ class LiveFrame:
     """One frame of a stream, after the model saw it.
 
     Args:
-        image: RGB, ``(H, W, 3)``, bytes.
-        labels: Train ids, ``(H, W)``.
+        image: The frame, BGR, ``(H, W, 3)``, bytes.
+        overlay: Its labels in color over it, in the same form.
         expert: Which one adapted.
         k: How many there are.
         opened: Whether it is new.
     """
 
     image: np.ndarray
-    labels: np.ndarray
+    overlay: np.ndarray
     expert: int = 0
     k: int = 1
     opened: bool = False
@@ -74,15 +73,12 @@ class Station:
 
     Args:
         stream: What to run.
-        palette: RGB by train id.
         save_to: Where a viewer's save goes: nobody outside says where to write.
     """
 
-    def __init__(self, stream: LiveStream, palette: Sequence[Sequence[int]], save_to: Path) -> None:
+    def __init__(self, stream: LiveStream, save_to: Path) -> None:
         self.stream = stream
         self.save_to = save_to
-        self._colours = np.zeros((256, 3), np.uint8)
-        self._colours[: len(palette)] = np.asarray(palette, np.uint8).reshape(-1, 3)
         self._shown: NewestFrame | None = None
         self._frames = 0
         self._k, self._fps, self._paused = 1, 0.0, False
@@ -192,12 +188,7 @@ class Station:
             self._messages.append(f"frame {self._frames}: {text}")
 
     def _show(self, frame: LiveFrame) -> None:
-        image, labels = _smaller(frame.image, cv2.INTER_AREA), frame.labels.astype(np.uint8)
-        size = (image.shape[1], image.shape[0])
-        labels = cv2.resize(labels, size, interpolation=cv2.INTER_NEAREST)
-        colours = self._colours[labels]
-        overlay = cv2.addWeighted(image, 1 - _OPACITY, colours, _OPACITY, 0)
-        pictures = {"image": _jpeg(image), "overlay": _jpeg(overlay)}
+        pictures = {"image": _jpeg(frame.image), "overlay": _jpeg(frame.overlay)}
         with self._lock:
             self._frames += 1
             self._k = frame.k
@@ -207,12 +198,9 @@ class Station:
             self._say(f"expert {frame.expert} is new")
 
 
-def _smaller(picture: np.ndarray, interpolation: int) -> np.ndarray:
-    height, width = picture.shape[:2]
-    if width <= WIDTH:
-        return picture
-    return cv2.resize(picture, (WIDTH, round(height * WIDTH / width)), interpolation=interpolation)
-
-
 def _jpeg(picture: np.ndarray) -> bytes:
-    return cv2.imencode(".jpg", picture[..., ::-1])[1].tobytes()
+    height, width = picture.shape[:2]
+    if width > WIDTH:
+        size = (WIDTH, round(height * WIDTH / width))
+        picture = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+    return cv2.imencode(".jpg", picture)[1].tobytes()

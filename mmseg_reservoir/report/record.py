@@ -7,10 +7,9 @@ import csv
 import importlib.metadata
 import io
 import json
-import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from torch import nn
 
 from .. import __version__
 from ..files import write_text
-from .record_entries import RouteRecord, VisitRecord
+from .record_entries import RouteRecord, VisitRecord, finite
+from .route_log import RouteLog
 from .step_watch import StepWatch
 from .style_sample import StyleSample
 
@@ -34,8 +34,9 @@ PACKAGES = {
 class RunRecord:
     """Collects the visits and routes of a run.
 
-    The files are replaced as a whole, so that an interrupted run loses nothing that was written;
-    ``complete`` tells whether it came to the end.
+    ``results.json`` and ``results.csv`` are replaced as a whole, so that an interrupted run loses
+    nothing that was written. Routes are appended to ``routes.jsonl`` until the run is complete, and
+    are then a part of ``results.json``.
 
     Args:
         folder: Where the files go.
@@ -57,6 +58,7 @@ class RunRecord:
         self._versions = versions(PACKAGES[self.metric])
         self._watch: StepWatch | None = None
         self._end: dict[str, Any] | None = None
+        self._log = RouteLog(self.folder)
         self._written = time.monotonic()
 
     def observe(self, pipeline: Any, model: nn.Module) -> None:
@@ -98,13 +100,15 @@ class RunRecord:
         return self.to_json()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that was collected so far, and what was known before, as it is written."""
-        names = [part.name for part in fields(RouteRecord)]
+        """Return all that was collected so far, and what was known before.
+
+        Of the routes it has only the number: they are in ``routes.jsonl`` when this returns.
+        """
+        self._append_routes()
         return {
             "about": strict_json(self.about),
             "visits": [dict(vars(visit)) for visit in self.visits.values()],
-            # By columns, which takes a third of the room.
-            "routes": {name: [getattr(route, name) for route in self.routes] for name in names},
+            "n_routes": len(self.routes),
             "styles": self.styles.state_dict(),
             "stages": {} if self._watch is None else dict(self._watch.seconds),
         }
@@ -114,12 +118,10 @@ class RunRecord:
         self.about = json.loads(state["about"])
         visits = [VisitRecord(**visit) for visit in state["visits"]]
         self.visits = {(visit.round, visit.domain): visit for visit in visits}
-        names, columns = state["routes"].keys(), state["routes"].values()
-        rows = zip(*columns, strict=True)
         self.styles.load_state_dict(state["styles"])
         if self._watch is not None:
             self._watch.seconds.update(state["stages"])
-        self.routes = [RouteRecord(**dict(zip(names, row, strict=True))) for row in rows]
+        self.routes = self._log.restore(state["n_routes"])
 
     def _stages(self) -> dict[str, float] | None:
         """Seconds per image in each stage; None if they were not watched."""
@@ -131,31 +133,41 @@ class RunRecord:
         stages["adapt and predict"] = max(total - sum(stages.values()), 0.0)
         return {name: seconds / images for name, seconds in stages.items()}
 
-    def to_json(self) -> dict[str, Any]:
-        """All as plain data."""
+    def to_json(self, with_routes: bool = True) -> dict[str, Any]:
+        """Return everything as plain data; of the routes only their number, if that is enough."""
+        routes = [route.to_json() for route in self.routes] if with_routes else None
         return {
             "complete": self._end is not None,
             **self.about,
             "versions": self._versions,
             "visits": [visit.to_json(self.metric) for visit in self.visits.values()],
-            "routes": [route.to_json() for route in self.routes],
+            **({"n_routes": len(self.routes)} if routes is None else {"routes": routes}),
             **({"also": self.also} if self.also else {}),
             **(self._end or {}),
         }
 
     def write(self, every: float = 0.0) -> None:
-        """Write ``results.json`` with everything and ``results.csv`` with one row per visit.
+        """Write ``results.json`` and ``results.csv``, which has one row per visit.
 
-        Styles that were seen go to ``styles.safetensors``. Not if that was done less than
-        ``every`` seconds ago.
+        Styles that were seen go to ``styles.safetensors``. New routes go to ``routes.jsonl``; of a
+        complete run, all of them are in ``results.json`` instead. Nothing is written if the last
+        time was less than ``every`` seconds ago.
         """
         if time.monotonic() - self._written < every:
             return
-        results = self.to_json()
+        complete = self._end is not None
+        if not complete:
+            self._append_routes()
+        results = self.to_json(with_routes=complete)
         write_text(self.folder / "results.json", strict_json(results))
         write_text(self.folder / "results.csv", self._to_csv(results["visits"]))
         self.styles.write(self.folder)
+        if complete:
+            self._log.remove()
         self._written = time.monotonic()
+
+    def _append_routes(self) -> None:
+        self._log.append(self.routes[self._log.count :])
 
     def _to_csv(self, visits: list[dict[str, Any]]) -> str:
         columns = ("round", "domain", self.metric, "n_images", "k", "seconds_per_image")
@@ -183,15 +195,6 @@ def about_pipeline(pipeline: Any) -> dict[str, Any]:
 def strict_json(value: Any) -> str:
     """JSON that every reader takes: numbers that are not finite become null."""
     return json.dumps(finite(value), indent=1, default=str, allow_nan=False)
-
-
-def finite(value: Any) -> Any:
-    """The same value with None in place of every number that is not finite."""
-    if isinstance(value, Mapping):
-        return {key: finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,3 +96,12 @@ class VisitRecord:
             **({} if self.missed is None else {"adapted": self.adapted, "missed": self.missed}),
             **self.more,
         }
+
+
+def finite(value: Any) -> Any:
+    """The same value with None in place of every number that is not finite."""
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

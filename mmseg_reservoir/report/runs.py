@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
+from .route_log import FILE, read_routes
 from .tables import Results
 
 # What a config holds that cannot change a number.
@@ -24,7 +25,10 @@ _ONLY_SHOW = ("PseudoLabelHook", "ProgressHook", "ResultsHook", "ResumeHook")
 
 
 def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
-    """All ``results.json`` in or anywhere below the given folders, or the given files."""
+    """Read all ``results.json`` in or anywhere below the given folders, or the given files.
+
+    Routes of an unfinished run are read from the ``routes.jsonl`` beside it.
+    """
     runs: dict[Path, Results] = {}
     for path in map(Path, paths):
         files = [path] if path.is_file() else sorted(path.rglob("results.json"))
@@ -40,6 +44,8 @@ def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
 def _read(file: Path) -> Results:
     try:
         results = json.loads(file.read_text(encoding="utf-8"))
+        if "n_routes" in results and (file.parent / FILE).is_file():
+            results["routes"] = read_routes(file.parent)[: results["n_routes"]]
         missing = {"complete", "seed", "config", "visits", "routes"} - set(results)
     except (ValueError, TypeError) as error:
         raise ReservoirError(f"{file} is no JSON of a run ({error}): remove it") from error

@@ -91,7 +91,13 @@ def load_runs(arguments: Sequence[str]) -> list[ShownRun]:
         ShownRun(
             names[file] + (f" (seed {results['seed']})" if often[names[file]] > 1 else ""),
             results,
-            read_styles(file.parent),
+            _styles(file.parent, results),
         )
         for file, results in found.items()
     ]
+
+
+def _styles(folder: Path, results: Results) -> Styles | None:
+    """Return the styles of a run, whose files may be written at this moment."""
+    styles = read_styles(folder)
+    return None if styles is None else styles.of_first(len(results["routes"]))

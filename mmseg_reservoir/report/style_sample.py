@@ -25,6 +25,11 @@ class Styles(NamedTuple):
     vectors: np.ndarray
     routes: np.ndarray
 
+    def of_first(self, count: int) -> Styles:
+        """Return the styles of the first so many routes."""
+        known = self.routes < count
+        return Styles(self.vectors[known], self.routes[known])
+
 
 @dataclass(eq=False)
 class StyleSample:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
+from ..report.route_log import take_over_routes
 from ..state_files import read_state
 from .identity import check_identity
 from .state_folder import StateFolder
@@ -96,6 +97,10 @@ class RunSaver:
         check_identity(header["identity"], identity, path)
         if self._goes_on_here:
             self.states.go_back_to(path)
+        if header["images"]:
+            take_over_routes(path.resolve().parent.parent, self.work_dir)
+        else:
+            remove_results(self.work_dir)  # the run starts at its first image again
         self._saved = time.monotonic(), header["images"]
         self.say(f"going on after {header['images']} images, with {path}")
         return state

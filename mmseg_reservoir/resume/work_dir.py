@@ -15,7 +15,7 @@ try:
 except ImportError:  # Windows: there the user has to see to it
     fcntl = None
 
-_RESULTS = ("results.json", "results.csv")
+_RESULTS = ("results.json", "results.csv", "routes.jsonl")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from mmengine.dataset import pseudo_collate
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -30,7 +31,8 @@ class BadImage:
 class CheckedDataset(Dataset):
     """A dataset of segmentation, each of whose samples can be used or is reported.
 
-    In all else it is the dataset itself.
+    In all else it is the dataset itself. A sample that was found good is not examined again, as a
+    stream visits the same files many times.
 
     Args:
         dataset: Gives samples as mmseg's ``PackSegInputs`` makes them; of others nothing is asked.
@@ -40,6 +42,8 @@ class CheckedDataset(Dataset):
     def __init__(self, dataset: Any, skip: bool = False) -> None:
         self.dataset = dataset
         self.skip = skip
+        # Shared: the workers of a dataloader are other processes at every visit.
+        self._good = torch.zeros(len(dataset), dtype=torch.bool).share_memory_()
 
     def __getattr__(self, name: str) -> Any:
         if name == "dataset":  # while it is being unpickled, in a worker
@@ -52,12 +56,13 @@ class CheckedDataset(Dataset):
     def __getitem__(self, index: int) -> Any:
         try:
             sample = self.dataset[index]
-            cause = _fault_of_sample(sample)
+            cause = None if self._good[index] else _fault_of_sample(sample)
         except ReservoirError as error:
             cause = str(error)
         except Exception as error:
             cause = explain(self.dataset.get_data_info(index), error)
         if cause is None:
+            self._good[index] = True
             return sample
         if not self.skip:
             raise ReservoirError(cause)

@@ -79,6 +79,7 @@ class FrameWriter:
         self.shown, self.labels, self.confidence = shown, labels, confidence
         self.min_confidence = min_confidence
         self._video = VideoSegments(self.folder / "overlay", fps, segment)
+        self._newest: tuple[FrameResult, np.ndarray] | None = None  # with its overlay
         self._lines: TextIO | None = None  # until there is a line: a mistake leaves no folder
 
     def __enter__(self) -> FrameWriter:
@@ -94,9 +95,9 @@ class FrameWriter:
 
     def write(self, frame: FrameResult, **more: Any) -> None:
         """Write all that is asked for of a frame, its line last; ``more`` joins the line."""
-        sure = np.where(frame.confidence >= self.min_confidence, frame.labels, NO_LABEL)
+        sure = self._sure_labels(frame)
         if self.shown != "none":
-            shown = overlay(frame.image, sure, self.palette)
+            shown = self._draw(frame, sure)
             if self.shown == "video":
                 self._video.write(shown)
             else:
@@ -109,6 +110,22 @@ class FrameWriter:
         self._write_line(
             {**_told(frame), "below_confidence": float(np.mean(sure == NO_LABEL)), **more}
         )
+
+    def overlay(self, frame: FrameResult) -> np.ndarray:
+        """Return a frame with its labels over it (BGR), that of the newest without drawing again.
+
+        Labels below ``min_confidence`` are left out.
+        """
+        if self._newest is not None and self._newest[0] is frame:
+            return self._newest[1]
+        return self._draw(frame, self._sure_labels(frame))
+
+    def _draw(self, frame: FrameResult, sure: np.ndarray) -> np.ndarray:
+        self._newest = frame, overlay(frame.image, sure, self.palette)
+        return self._newest[1]
+
+    def _sure_labels(self, frame: FrameResult) -> np.ndarray:
+        return np.where(frame.confidence >= self.min_confidence, frame.labels, NO_LABEL)
 
     def _write_labels(self, frame: FrameResult, labels: np.ndarray) -> None:
         kinds = {

@@ -88,21 +88,22 @@ class ReservoirInferencer:
         merge_options(self.cfg, cfg_options or {}, (*CONFIG_KEYS, "source_images"))
         if start_from is not None:
             self._continue(start_from, frozen=not adapt)
-        plan = make_plan(self.cfg, seed)  # what is wrong shows before weights are read
+        self.plan = make_plan(self.cfg, seed)  # what is wrong shows before weights are read
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         segmentor = load_model(self.cfg, file, device)
         self.dataset_meta: dict[str, Any] = segmentor.dataset_meta
         """``classes`` and ``palette``."""
-        self._by_shipped_styles = plan.needs_calibration and not self.cfg.get("source_images")
+        needs_styles = self.plan.needs_calibration
+        self._by_shipped_styles = needs_styles and not self.cfg.get("source_images")
         if self._by_shipped_styles:
             self._take_shipped_styles()
-        self.plan = make_plan(self.cfg, seed)
         _logger.info(self.plan.describe())
         place = workplace_of(self.cfg, segmentor)
         pipeline = self.plan.assemble(place)
         self.plan.look_at_source(pipeline, place)
         self.model = AdaptiveSegmentor(segmentor, pipeline).eval()
         self.model.frozen = not adapt
+        self.model.measures_entropy = False  # nothing of a frame result tells it
         self._transform = Compose([dict(type="LoadImageFromNDArray"), *_after_loading(self._steps)])
         self._is_checked = False
 
@@ -145,6 +146,7 @@ class ReservoirInferencer:
         reservoir = self.cfg.reservoir
         reservoir = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         self.cfg.reservoir = with_cityscapes_styles(reservoir)
+        self.plan.replace(reservoir=self.cfg.reservoir.to_dict())
 
     def __call__(self, inputs: Any, every: int = 1) -> Iterator[FrameResult]:
         """Segment frames in their order, and adapt to each of them.

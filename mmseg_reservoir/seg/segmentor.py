@@ -63,6 +63,8 @@ class AdaptiveSegmentor(BaseModel):
         """Whether it only predicts: nothing adapts, no domain is opened."""
         self.clock: FrameClock | None = None
         """Decides which batches are missed; None: none is, however long a step takes."""
+        self.measures_entropy = True
+        """Whether samples get ``entropy`` and ``marginal_entropy``, which only a record reads."""
 
     def test_step(self, data: dict) -> list:
         """Adapt to a batch as the dataloader gives it, and predict it."""
@@ -144,7 +146,8 @@ class AdaptiveSegmentor(BaseModel):
     def _described(self, outcome: Outcome, seconds: float, data_samples: list, **more: str) -> list:
         """Return the samples with labels, and in their metainfo what is known of the outcome."""
         samples = self._to_samples(outcome.logits, data_samples)
-        for sample, sure in zip(samples, _entropies(outcome.logits), strict=True):
+        measured = _entropies(outcome.logits) if self.measures_entropy else [{}] * len(samples)
+        for sample, entropies in zip(samples, measured, strict=True):
             sample.set_metainfo(
                 dict(
                     expert=outcome.route.index,
@@ -153,8 +156,7 @@ class AdaptiveSegmentor(BaseModel):
                     route_entropy=outcome.route.entropy,
                     opened=outcome.route.is_new,
                     adaptation_seconds=seconds / len(samples),
-                    entropy=_finite(sure[0]),
-                    marginal_entropy=_finite(sure[1]),
+                    **entropies,
                     **more,
                 )
             )
@@ -189,11 +191,13 @@ def _name_broken_image(inputs: Tensor, data_samples: list) -> None:
             )
 
 
-def _entropies(logits: Tensor) -> list[list[float]]:
+def _entropies(logits: Tensor) -> list[dict[str, float | None]]:
     """Return entropy and marginal entropy of every image of a batch, in one transfer."""
     images = [image[None].float() for image in logits]
     pairs = [torch.stack([entropy(image).mean(), marginal_entropy(image)]) for image in images]
-    return torch.stack(pairs).tolist()
+    names = ("entropy", "marginal_entropy")
+    rows = torch.stack(pairs).tolist()
+    return [dict(zip(names, map(_finite, row), strict=True)) for row in rows]
 
 
 def _finite(number: float) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..live.station import LiveFrame
+from .frame_writer import FrameWriter
 from .inferencer import FrameResult, ReservoirInferencer
 
 
@@ -15,17 +16,24 @@ class WatchedStream:
     Args:
         inferencer: What makes the frames, and is paused, reset and saved.
         frames: Its results.
+        writer: What has written them, and has their overlays.
     """
 
-    def __init__(self, inferencer: ReservoirInferencer, frames: Iterable[FrameResult]) -> None:
+    def __init__(
+        self,
+        inferencer: ReservoirInferencer,
+        frames: Iterable[FrameResult],
+        writer: FrameWriter,
+    ) -> None:
         self.inferencer = inferencer
         self.frames = frames
+        self.writer = writer
 
     def __iter__(self) -> Iterator[LiveFrame]:
-        """The frames in their order, in RGB."""
+        """Give the frames in their order."""
         for frame in self.frames:
             place = {"expert": frame.expert, "k": frame.k, "opened": frame.opened}
-            yield LiveFrame(frame.image[..., ::-1], frame.labels, **place)
+            yield LiveFrame(frame.image, self.writer.overlay(frame), **place)
 
     def pause(self, paused: bool) -> None:
         """Stop adapting, or go on."""

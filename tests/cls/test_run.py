@@ -3,11 +3,13 @@ import json
 
 import pytest
 import torch
+from plan_count import count_plans
 
 from mmseg_reservoir.cls.run import LazySource, run
 from mmseg_reservoir.cls.stream import Stream
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import table
+from mmseg_reservoir.report.route_log import read_routes
 from mmseg_reservoir.report.runs import group_key, read_runs
 from mmseg_reservoir.report.summary import summarize
 from mmseg_reservoir.report.tables import by_domain, visit_table
@@ -30,8 +32,10 @@ SEEDED = {"preset": "published", "style": {"weights": "seeded", "taps": [0]}}
 SOURCE = {"type": "digits", "num_images": 400}
 
 
-def test_results_are_those_of_segmentation_with_errors(tmp_path):
+def test_results_are_those_of_segmentation_with_errors(tmp_path, monkeypatch):
+    plans = count_plans(monkeypatch)
     results = run(config(), tmp_path / "w", config_file="configs/cls/x.py", quiet=True)
+    assert len(plans) == 1
     stored = json.loads((tmp_path / "w" / "results.json").read_text())
     assert stored["complete"] is True
     assert stored["method"] == "Tent"
@@ -157,7 +161,7 @@ def test_what_was_measured_before_an_error_is_kept(tmp_path, monkeypatch):
         run(config(), tmp_path, quiet=True)
     stored = json.loads((tmp_path / "results.json").read_text())
     assert stored["complete"] is False
-    assert [route["batch"] for route in stored["routes"]] == [0, 1, 2]
+    assert [route["batch"] for route in read_routes(tmp_path)] == [0, 1, 2]
 
 
 def test_source_is_not_looked_for_until_it_is_needed(tmp_path):

@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from live_stream import PALETTE, StepStream
+from live_stream import StepStream
 
 from mmseg_reservoir.live import Station
 
@@ -13,7 +13,7 @@ def stream():
 
 @pytest.fixture
 def station(stream, tmp_path):
-    station = Station(stream, PALETTE, tmp_path / "saved")
+    station = Station(stream, tmp_path / "saved")
     station.start()
     yield station
     stream.end()

@@ -18,9 +18,11 @@ from mmseg_reservoir.report.record import (
     strict_json,
     versions,
 )
+from mmseg_reservoir.report.route_log import read_routes
 from mmseg_reservoir.report.runs import read_runs
 from mmseg_reservoir.report.style_sample import read_styles
 from mmseg_reservoir.report.summary import summarize
+from mmseg_reservoir.state_files import read_state, write_state
 
 ABOUT = {"reservoir": False, "seed": 3, "config_file": None, "config": {}}
 
@@ -56,23 +58,24 @@ def test_a_record_has_everything(tmp_path):
                 "per_class": {"road": 90.0, "car": None},
             }
         ],
-        "routes": [
-            {
-                "round": 1,
-                "domain": "fog",
-                "image": "a.png",
-                "n_images": 1,
-                "expert": 1,
-                "k": 2,
-                "weight": 1.0,
-                "route_entropy": 0.0,
-                "opened": False,
-                "seconds": 0.5,
-                "entropy": None,
-                "marginal_entropy": None,
-            }
-        ],
+        "n_routes": 1,
     }
+    assert read_routes(tmp_path / "new") == [
+        {
+            "round": 1,
+            "domain": "fog",
+            "image": "a.png",
+            "n_images": 1,
+            "expert": 1,
+            "k": 2,
+            "weight": 1.0,
+            "route_entropy": 0.0,
+            "opened": False,
+            "seconds": 0.5,
+            "entropy": None,
+            "marginal_entropy": None,
+        }
+    ]
     with (tmp_path / "new" / "results.csv").open() as file:
         assert list(csv.reader(file)) == [
             ["round", "domain", "mIoU", "n_images", "k", "seconds_per_image", "road", "car"],
@@ -112,6 +115,65 @@ def test_complete_only_at_the_end(tmp_path):
     assert results["updates"] == {"updates": 2}
     assert results["stages"] is None
     assert sorted(p.name for p in tmp_path.iterdir()) == ["results.csv", "results.json"]
+
+
+def sizes(folder):
+    """Return every file's inode, which changes when the file is replaced, and its size."""
+    return {path: (path.stat().st_ino, path.stat().st_size) for path in folder.iterdir()}
+
+
+def bytes_written(before, after):
+    """Count what was appended to files, and all of those that were replaced."""
+    kept = {path: old[1] for path, old in before.items() if after.get(path, old)[0] == old[0]}
+    return sum(size - kept.get(path, 0) for path, (_, size) in after.items())
+
+
+def test_the_bytes_of_a_visit_do_not_grow_with_the_routes_before_it(tmp_path):
+    record = RunRecord(tmp_path, "mIoU", ABOUT)
+    written = []
+    for round in range(1, 31):
+        before = sizes(tmp_path)
+        for image in range(200):
+            visit(record, round=round, image=f"{image:06d}.png", seconds=0.125)
+        record.write()
+        write_state(tmp_path / "state.safetensors", record.state_dict(), {})
+        written.append(bytes_written(before, sizes(tmp_path)))
+    assert len(read_routes(tmp_path)) == 30 * 200
+    # Only the entries of the visits before it are written again.
+    assert max(written) - written[0] < 29 * 600 < written[0]
+
+
+def test_a_resumed_record_has_every_route_once(tmp_path):
+    whole = RunRecord(tmp_path / "whole", "mIoU", ABOUT)
+    record = RunRecord(tmp_path / "killed", "mIoU", ABOUT)
+    for number in range(4):
+        for one in (whole, record):
+            visit(one, image=f"{number}.png", seconds=0.1 * number, entropy=math.pi)
+    file = write_state(tmp_path / "state.safetensors", record.state_dict(), {})
+    visit(record, image="lost.png")
+    record.write()
+    with (tmp_path / "killed" / "routes.jsonl").open("a") as lines:
+        lines.write('{"round": 1, "dom')  # the process was killed here
+
+    resumed = RunRecord(tmp_path / "killed", "mIoU", ABOUT)
+    resumed.load_state_dict(read_state(file)[0])
+    assert resumed.routes == whole.routes
+    for one in (whole, resumed):
+        visit(one, image="last.png")
+        one.write()
+    assert read_routes(tmp_path / "killed") == read_routes(tmp_path / "whole")
+    assert resumed.finish({}) == whole.finish({}) == stored(tmp_path / "killed")
+
+
+def test_an_unfinished_run_is_read_with_its_routes(tmp_path):
+    record = RunRecord(tmp_path, "mIoU", ABOUT)
+    visit(record)
+    record.write()
+    visit(record, domain="night")
+    record.state_dict()  # is ahead of results.json
+    (results,) = read_runs([tmp_path]).values()
+    assert [route["domain"] for route in results["routes"]] == ["fog"]
+    assert len(read_routes(tmp_path)) == 2
 
 
 def test_files_are_not_written_too_often(tmp_path):

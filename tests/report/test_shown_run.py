@@ -1,8 +1,10 @@
 import pytest
+import torch
 from run_records import record, rich_record, write
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.shown_run import ShownRun, load_runs
+from mmseg_reservoir.report.style_sample import StyleSample
 
 
 def test_runs_are_named_by_the_user_or_by_what_they_differ_in(tmp_path):
@@ -13,6 +15,16 @@ def test_runs_are_named_by_the_user_or_by_what_they_differ_in(tmp_path):
     assert [run.name for run in runs] == ["Mine", "tent (method.optimizer.lr=0.001)", "eata"]
     assert runs[0].results["seed"] == 0
     assert runs[0].styles is None
+
+
+def test_styles_of_routes_that_are_not_there_yet_are_left_out(tmp_path):
+    write(tmp_path / "a", record())  # 12 routes
+    sample = StyleSample()
+    for route in (0, 11, 12):
+        sample.add(route, torch.ones(2))
+    sample.write(tmp_path / "a")
+    (run,) = load_runs([str(tmp_path / "a")])
+    assert run.styles.routes.tolist() == [0, 11]
 
 
 def test_seeds_tell_runs_apart_that_nothing_else_does(tmp_path):

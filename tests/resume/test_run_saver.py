@@ -118,6 +118,18 @@ def test_resume_with_a_certain_state(tmp_path):
     assert run(tmp_path / "a", 2, resume="auto") == 2  # the later one is forgotten
 
 
+def test_routes_come_with_a_state_and_go_with_a_restart(tmp_path):
+    run(tmp_path / "a", 3, images=1)
+    (tmp_path / "a" / "routes.jsonl").write_text('{"batch": 0}\n')
+    chosen = str(tmp_path / "a" / "state" / "0000000002.safetensors")
+    run(tmp_path / "b", 2, resume=chosen)
+    assert (tmp_path / "b" / "routes.jsonl").read_text() == '{"batch": 0}\n'
+    run(tmp_path / "c", 0)
+    (tmp_path / "c" / "routes.jsonl").write_text('{"batch": 0}\n')
+    run(tmp_path / "c", 1, resume="auto")
+    assert not (tmp_path / "c" / "routes.jsonl").exists()
+
+
 def test_the_state_of_another_run_is_refused(tmp_path):
     run(tmp_path, 2, images=1)
     with RunSaver(tmp_path, resume="auto") as saver:

@@ -85,6 +85,7 @@ def test_results(tmp_path):
         assert has_results(tmp_path)
         assert describe_results(tmp_path) == what
     (tmp_path / "results.csv").touch()
+    (tmp_path / "routes.jsonl").touch()
     (tmp_path / "notes.txt").touch()
     remove_results(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]

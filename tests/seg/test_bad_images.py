@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg import ACDCDataset
+from mmseg_reservoir.seg import ACDCDataset, bad_images
 from mmseg_reservoir.seg.bad_images import BadImage, CheckedDataset, check_sizes, collate_good
 
 PIPELINE = [
@@ -100,6 +100,24 @@ def test_bad_images_travel_beside_the_batch(root, workers):
     assert collate_good(bad) == (None, bad)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_good_files_are_examined_once_in_a_run(root, workers, monkeypatch):
+    dataset, opened = checked(root), torch.zeros(1).share_memory_()
+    plain = bad_images._bits
+    monkeypatch.setattr(bad_images, "_bits", lambda path: opened.add_(1) and plain(path))
+    loader = DataLoader(dataset, num_workers=workers, collate_fn=collate_good)
+    for _ in range(3):  # visits, each with new workers
+        assert len(list(loader)) == 3
+    assert opened.item() == 2 * 3
+
+
+def test_a_bad_file_is_bad_at_every_visit(root):
+    break_file(first(root, "rgb_anon"), "16 bits")
+    dataset = checked(root, skip=True)
+    for _ in range(2):
+        assert [isinstance(dataset[i], BadImage) for i in range(3)] == [True, False, False]
+
+
 def test_in_all_else_it_is_the_dataset(root):
     dataset = checked(root)
     assert len(dataset) == 3
@@ -110,6 +128,9 @@ def test_in_all_else_it_is_the_dataset(root):
 
 def test_an_error_of_another_dataset_is_explained_too(root):
     class Other:
+        def __len__(self):
+            return 1
+
         def get_data_info(self, index):
             return {"img_path": str(first(root, "rgb_anon"))}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from plan_count import count_plans
 from stream_run import TINY, run
 
 from mmseg_reservoir.errors import ReservoirError
@@ -107,6 +108,17 @@ def test_without_adaptation_it_is_the_model_alone(minicity):
         inferencer.save("anywhere")
 
 
+def test_entropies_that_nobody_reads_are_not_computed(minicity, monkeypatch):
+    def fail(logits):
+        raise AssertionError("no frame result has it")
+
+    for name in ("entropy", "marginal_entropy"):
+        monkeypatch.setattr(f"mmseg_reservoir.seg.segmentor.{name}", fail)
+    image = next(minicity.glob("rgb_anon/fog/train/*/*.png"))
+    (frame,) = ReservoirInferencer(TENT, reservoir=None)(image)
+    assert frame.labels.shape == (128, 256)
+
+
 def test_sliding_windows_and_another_size(minicity):
     slide = {"model.test_cfg": dict(mode="slide", crop_size=(64, 64), stride=(64, 64))}
     image = next(minicity.glob("rgb_anon/fog/train/*/*.png"))
@@ -137,8 +149,10 @@ def test_a_config_that_does_not_adapt_gets_tent_and_the_robust_reservoir(minicit
     assert "taken for Cityscapes'" in caplog.text
 
 
-def test_models_of_cityscapes_need_no_source_images(minicity, caplog):
+def test_models_of_cityscapes_need_no_source_images(minicity, monkeypatch):
+    plans = count_plans(monkeypatch)
     inferencer = ReservoirInferencer(model_alone(), WEIGHTS)
+    assert len(plans) == 1
     assert inferencer.plan.options["reservoir"]["style"]["size"] == [128, 256]
     large = np.random.default_rng(0).integers(0, 256, (256, 512, 3)).astype(np.uint8)
     (frame,) = inferencer(large)

@@ -1,7 +1,11 @@
 from pathlib import Path
 
+import cv2
 import numpy as np
+import pytest
 
+from mmseg_reservoir.seg import frame_writer, label_images
+from mmseg_reservoir.seg.frame_writer import FrameWriter
 from mmseg_reservoir.seg.inferencer import FrameResult
 from mmseg_reservoir.seg.watched_stream import WatchedStream
 
@@ -33,16 +37,43 @@ def frame(index):
     )
 
 
-def test_frames_are_in_rgb_and_say_where_they_went():
-    first, second = WatchedStream(Inferencer(), [frame(0), frame(1)])
-    assert first.image[0, 0].tolist() == [2, 1, 0]
-    assert second.labels.tolist() == [[1] * 4] * 2
+def test_frames_say_where_they_went(tmp_path):
+    writer = FrameWriter(tmp_path, "drive", [[0, 0, 0], [200, 100, 0]])
+    first, second = WatchedStream(Inferencer(), [frame(0), frame(1)], writer)
+    assert first.image[0, 0].tolist() == [0, 1, 2]
+    assert second.overlay[0, 0].tolist() == [0, 50, 101]
     assert [(f.expert, f.k, f.opened) for f in (first, second)] == [(0, 1, False), (1, 2, True)]
+
+
+@pytest.mark.parametrize("shown", ["frames", "none"])
+def test_an_overlay_is_drawn_once_for_files_and_page(tmp_path, monkeypatch, shown):
+    drawn = []
+
+    def overlay(image, label, palette):
+        drawn.append(image)
+        return label_images.overlay(image, label, palette)
+
+    monkeypatch.setattr(frame_writer, "overlay", overlay)
+    writer = FrameWriter(tmp_path, "drive", [[0, 0, 0], [200, 100, 0]], shown=shown)
+
+    def written():
+        for index in range(2):
+            one = frame(index)
+            writer.write(one)
+            yield one
+
+    with writer:
+        frames = list(WatchedStream(Inferencer(), written(), writer))
+    assert len(drawn) == 2
+    if shown == "frames":
+        for index, live in enumerate(frames):
+            stored = cv2.imread(str(tmp_path / "overlay" / f"{index}.png"))
+            np.testing.assert_array_equal(live.overlay, stored)
 
 
 def test_what_a_viewer_asks_for_is_done_by_the_inferencer():
     inferencer = Inferencer()
-    stream = WatchedStream(inferencer, [])
+    stream = WatchedStream(inferencer, [], None)
     stream.pause(True)
     stream.reset(3)
     stream.save(Path("there"))

@@ -64,10 +64,15 @@ class AdaptationHook(Hook):
         self.reset_on_visit = reset_on_visit
         self.method = method
         self.ready = {"router": router, "style": encoder}
+        self.plan: Plan | None = None
+        """The plan of the run. Whoever has made it of the config already may set it."""
 
     def before_run(self, runner: Runner) -> None:
         """Check all options, before weights are read."""
-        make_plan(runner.cfg, runner.seed, self.ready)
+        has_ready = any(part is not None for part in self.ready.values())
+        # A seed that the config leaves open is drawn by the runner.
+        if self.plan is None or self.plan.seed != runner.seed or has_ready:
+            self.plan = make_plan(runner.cfg, runner.seed, self.ready)
 
     def before_test(self, runner: Runner) -> None:
         if get_world_size() > 1:
@@ -80,8 +85,10 @@ class AdaptationHook(Hook):
         logger.handlers, logger.level = list(runner.logger.handlers), runner.logger.level
         model = runner.model.eval()  # whose SyncBN mmengine has converted: this is one process
         check_model(model, _first_inputs(runner, model))
-        method = None if self.method is None else self.method(model)
-        plan = make_plan(runner.cfg, runner.seed, self.ready, method)
+        # Another test of the same runner makes its own.
+        plan, self.plan = self.plan or make_plan(runner.cfg, runner.seed, self.ready), None
+        if self.method is not None:
+            plan.replace(method=self.method(model))
         runner.logger.info(plan.describe(), extra=FILE_ONLY)
         place = workplace_of(runner.cfg, model)
         pipeline = plan.assemble(place)
@@ -120,20 +127,13 @@ class AdaptationHook(Hook):
         runner.model = adaptive.segmentor
 
 
-def make_plan(
-    cfg: Config,
-    seed: int,
-    ready: Mapping[str, Any] | None = None,
-    method: AdaptationMethod | None = None,
-) -> Plan:
+def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> Plan:
     """The plan of a run, from its config.
 
-    What is ready made takes the place of what the config says: parts of the reservoir, by the names
-    of their options, and the method.
+    Parts of the reservoir that are ready made, by the names of their options, take the place of
+    what the config says.
     """
     options = {key: _plain(cfg.get(key)) for key in CONFIG_KEYS if cfg.get(key) is not None}
-    if method is not None:
-        options = {"method": method, "reservoir": options.get("reservoir")}
     ready = {name: part for name, part in (ready or {}).items() if part is not None}
     if ready:
         reservoir = options.get("reservoir") or {}

@@ -6,6 +6,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
+from plan_count import count_plans
 from stream_run import TINY, data_options, run, seeded_reservoir
 
 from mmseg_reservoir.methods import AdaptationMethod, Tent
@@ -42,9 +43,11 @@ def test_a_new_method_gets_segmentation_and_the_reservoir_for_free(toy, minicity
     assert results["routes"][-1]["k"] > 1
 
 
-def test_eata_learns_from_the_source_images_first(minicity, tmp_path):
+def test_eata_learns_from_the_source_images_first(minicity, tmp_path, monkeypatch):
+    plans = count_plans(monkeypatch)
     options = ["method.type=eata", "method.margin=2.0", "method.d_margin=2.0"]
     results = run("segformer-tiny_tent", minicity, tmp_path, *options)
+    assert len(plans) == 1
     assert results["method"] == "Eata"
     assert results["updates"]["updates"] == 12
 

@@ -16,6 +16,7 @@ from stream_run import TINY, data_options, run, seeded_reservoir
 from mmseg_reservoir.check.survey import list_files
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.manifest import manifest_hash
+from mmseg_reservoir.report.runs import read_runs
 from mmseg_reservoir.seg import ResultsHook
 from mmseg_reservoir.seg.loop import Visit
 from tools import test_tta
@@ -163,7 +164,7 @@ def test_an_interrupted_run_keeps_its_finished_visits(minicity, tmp_path, monkey
     command = [str(TINY / "segformer-tiny_source.py"), f"--work-dir={tmp_path}"]
     command += ["--random-weights", "--cfg-options"]
     assert test_tta.main([*command, *data_options(minicity)]) == 130
-    results = json.loads((tmp_path / "results.json").read_text())
+    (results,) = read_runs([tmp_path]).values()
     assert results["complete"] is False
     assert len(results["visits"]) == 2
     assert len(results["routes"]) == 6
