@@ -199,7 +199,7 @@ def main(argv: list[str] | None = None) -> None:
     print(f"\n{summary}\n(one thread per run; every visit: {out / 'tables.txt'})\n")
     picture, plot, page = draw(runs, chosen, out)
     print(f"{time.monotonic() - start:.0f} s in all. Three things to look at:")
-    print(f"1. {picture}: hard frames of fog and night, wrong pixels in red")
+    print(f"1. {picture}: the frames of fog and night that the source gets most wrong")
     print(f"2. {plot}: mIoU by visit, and the expert of every frame")
     print(f"3. {page}: everything about the runs, with a slider over their labels")
 
