@@ -1,6 +1,6 @@
 # Every target works as the first command after a clone: it makes the environment that it needs.
 #
-#   make demo ALL=1                     every row of the segmentation table instead of three
+#   make demo ALL=1                     every row of the segmentation table instead of five
 #   make test ARGS="-k router"          arguments for pytest (or, with `make demo`, for the demo)
 #   make install PYTHON=python3.12      another interpreter
 #   make install TORCH="torch==2.4.1"   another torch; may hold options of pip, e.g. for its index
@@ -31,7 +31,7 @@ help:  ## Show this list
 
 install: $(STAMP)  ## Make the environment .venv
 
-demo: $(STAMP)  ## Run the demonstration: no data, no downloads, CPU only
+demo: $(STAMP)  ## Run the demonstration in five minutes: no data, no downloads, CPU only
 	@$(RUN) tools/demo.py $(if $(ALL),--all) $(ARGS)
 
 demo-cls: $(STAMP)  ## The same for classifiers: error by visit of every method

@@ -1,26 +1,21 @@
-"""The embedded demonstration: Source, TENT, and TENT with the published and the robust reservoir.
+"""The embedded demonstration: Source, TENT, TENT with two reservoirs, and align on one stream.
 
-It generates the data, runs the configs over the same stream, prints their tables side by side and
-saves a plot, panels and a page. No downloads, no GPU. With ``--all`` it is the whole table of
-segmentation.
+It generates the data, runs the configs over the same stream side by side, prints their tables, and
+saves a picture of hard frames, a plot and a page. No downloads, no GPU. With ``--all`` it is the
+whole table of segmentation.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-
-from mmseg_reservoir.minicity import write_dataset
-from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
-from mmseg_reservoir.report.page.document import write_page
-from mmseg_reservoir.report.published import METAFILE, load_rows
-from mmseg_reservoir.report.shown_run import load_runs
-from mmseg_reservoir.style.vgg import SHIPPED
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs" / "minicity"
@@ -29,90 +24,184 @@ RUNS = {
     "TENT": "segformer-tiny_tent",
     "TENT + ReservoirTTA": "segformer-tiny_tent_reservoir",
     "TENT + robust": "segformer-tiny_tent_robust",
+    "align": "segformer-tiny_align",
 }
 ANALYSIS = {
     "TENT + ReservoirTTA, preset paper": "segformer-tiny_tent_reservoir_paper",
     "TENT + oracle routing": "segformer-tiny_tent_oracle",
 }
+PICTURED = ("Source", "TENT", "TENT + robust", "align")
+SHOWN_FRAMES = 8
+"""Frames of every visit that are saved; the picture shows the hardest of them."""
+_POLL_SECONDS = 0.5
 
 
 def chosen_runs(everything: bool, analysis: bool) -> dict[str, str]:
-    """Names and configs of the runs, in the order of the table."""
-    if everything:
-        rows = load_rows(CONFIGS / METAFILE)
-        runs = {row.name: Path(row.config).stem for row in rows}
-    else:
-        runs = dict(RUNS)
+    """Return names and configs of the runs, in the order of the table."""
+    from mmseg_reservoir.report.published import METAFILE, load_rows
+
+    rows = load_rows(CONFIGS / METAFILE) if everything else []
+    runs = {row.name: Path(row.config).stem for row in rows} | RUNS
     return runs | (ANALYSIS if analysis else {})
 
 
-def run(name: str, config: str, out: Path, rounds: int, seed: int) -> dict:
-    """Run one config as a user would, in a process of its own; returns its results."""
-    work_dir, panels = out / config, out / "panels"
-    has_experts = config.endswith(("_reservoir", "_robust"))
-    command = [
+def command(config: str, out: Path, rounds: int, seed: int) -> list[str]:
+    """Return the command of a run, as a user would type it."""
+    return [
         sys.executable,
         str(ROOT / "tools" / "test_tta.py"),
         str(CONFIGS / f"{config}.py"),
-        f"--work-dir={work_dir}",
-        f"--show-dir={panels / config}",
+        f"--work-dir={out / config}",
+        f"--show-dir={out / 'panels' / config}",
+        f"--show-frames={SHOWN_FRAMES}",
+        f"--progress-file={progress_file(out, config)}",
         f"--seed={seed}",
         "--overwrite",  # a demonstration may be shown again
-        *([f"--baseline={panels / RUNS['TENT']}"] if has_experts else []),
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
     ]
-    start = time.monotonic()
-    print(f"{name}: {rounds} rounds ...", flush=True)
-    work_dir.mkdir(parents=True, exist_ok=True)
-    with (work_dir / "log.txt").open("w") as log:
-        # On a terminal the progress bar is worth seeing; everything else goes into the log.
-        stdout = None if sys.stdout.isatty() else log
-        done = subprocess.run(command, cwd=ROOT, stdout=stdout, stderr=log)
-    if done.returncode:
-        print((work_dir / "log.txt").read_text()[-2000:], file=sys.stderr)
-        raise SystemExit(f"error: {' '.join(command)} ended with code {done.returncode}")
-    results = json.loads((work_dir / "results.json").read_text())
-    print(f"{name}: {len(results['routes'])} images in {time.monotonic() - start:.0f} s")
-    return results
 
 
-def write_report(chosen: Mapping[str, str], out: Path) -> Path:
-    """One page about all runs, by their names and configs; returns its path."""
-    runs = load_runs([f"{name}={out / config}" for name, config in chosen.items()])
-    return write_page(runs, out / "report.html", print, "ReservoirTTA on MiniCity")
+def progress_file(out: Path, config: str) -> Path:
+    """Return the file in which a run reports its position."""
+    return out / config / "progress.json"
+
+
+class Running(NamedTuple):
+    """A run that has been started."""
+
+    process: subprocess.Popen
+    start: float
+    log: Path
+
+
+def start_run(config: str, out: Path, rounds: int, seed: int) -> Running:
+    """Start a run in its own process, on one core; its output goes into a log file."""
+    log = out / config / "log.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    progress_file(out, config).unlink(missing_ok=True)  # of an earlier demonstration
+    # Threads of several processes on the same cores only wait for each other.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command(config, out, rounds, seed),
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    return Running(process, time.monotonic(), log)
+
+
+def run_all(
+    chosen: Mapping[str, str], out: Path, rounds: int, seed: int, frames: int, workers: int
+) -> dict[str, dict[str, Any]]:
+    """Run all configs, so many at once; return their results in the given order.
+
+    The last rows take longest and start first, so that all cores are busy until the end.
+    """
+    from mmseg_reservoir.report.runs_progress import Position, RunsProgress
+
+    waiting = list(reversed(chosen.items()))
+    running: dict[str, Running] = {}
+    try:
+        with RunsProgress(list(chosen), frames, workers) as progress:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    name, config = waiting.pop(0)
+                    running[name] = start_run(config, out, rounds, seed)
+                    progress.start(name)
+                time.sleep(_POLL_SECONDS)
+                for name, run in list(running.items()):
+                    position = Position.read(progress_file(out, chosen[name]))
+                    if position is not None:
+                        progress.update(name, position)
+                    if run.process.poll() is not None:
+                        _check(name, run)
+                        del running[name]
+                        progress.finish(name, time.monotonic() - run.start)
+    finally:
+        for run in running.values():
+            run.process.terminate()
+            run.process.wait()
+    return {
+        name: json.loads((out / config / "results.json").read_text())
+        for name, config in chosen.items()
+    }
+
+
+def _check(name: str, run: Running) -> None:
+    if run.process.returncode:
+        print(run.log.read_text()[-2000:], file=sys.stderr)
+        raise SystemExit(f"error: {name} ended with code {run.process.returncode}, see {run.log}")
+
+
+def truth_of(image: Path) -> Path:
+    """Return the file with the train ids of an image of MiniCity."""
+    name = image.name.replace("_rgb_anon.png", "_gt_labelTrainIds.png")
+    *root, _, condition, split, sequence, _ = image.parts
+    return Path(*root, "gt", condition, split, sequence, name)
+
+
+def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Path) -> list[Path]:
+    """Save picture, plot and page; return their files, the first one to look at first."""
+    from mmseg_reservoir.report.comparison import plot_comparison
+    from mmseg_reservoir.report.frame_comparison import hard_frame, plot_frames
+    from mmseg_reservoir.report.page.document import write_page
+    from mmseg_reservoir.report.shown_run import load_runs
+
+    shown = load_runs([f"{name}={out / config}" for name, config in chosen.items()])
+    pictured = [run for run in shown if run.name in PICTURED]
+    frames = [hard_frame(pictured, domain, truth_of) for domain in ("fog", "night")]
+    files = [out / name for name in ("frames.png", "comparison.png", "report.html")]
+    plot_frames(frames, shown[0].results["palette"], files[0])
+    plot_comparison(runs, files[1])
+    write_page(shown, files[2], print, "ReservoirTTA on MiniCity")
+    return files
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the demonstration."""
+    cores = os.cpu_count() or 1
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--rounds", type=int, help="visits of each condition (default: 5, with --all 2)"
+        "--rounds", type=int, help="visits of each condition (default: 3, with --all 2)"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--all", action="store_true", help="every row of the table")
     parser.add_argument(
         "--analysis", action="store_true", help="add other routers: the paper's, an oracle"
     )
+    parser.add_argument(
+        "--workers", type=int, default=min(4, cores), help="runs at once (default: one per core)"
+    )
     parser.add_argument("--out", type=Path, default=Path("work_dirs/demo"), help="where it goes")
     args = parser.parse_args(argv)
-    out = args.out.resolve()
 
+    # Not above: processes that draw MiniCity import this file, and need nothing of it.
+    from mmseg_reservoir.minicity import write_dataset
+    from mmseg_reservoir.report.comparison import comparison_table, last_visit_table
+    from mmseg_reservoir.style.vgg import SHIPPED
+
+    start, out = time.monotonic(), args.out.resolve()
     print("MiniCity: street scenes in clear air, fog, night, rain and snow ...", flush=True)
-    data = write_dataset(ROOT / "data" / "minicity")
+    data = write_dataset(ROOT / "data" / "minicity", workers=args.workers)
     print(f"MiniCity: {'is there already' if data.reused else 'written'}, {data.root}")
     print(f"Style: by the shipped front of an ImageNet-trained VGG-19, {SHIPPED}")
-    rounds = args.rounds or (2 if args.all else 5)
+    rounds = args.rounds or (2 if args.all else 3)
     chosen = chosen_runs(args.all, args.analysis)
-    runs = {name: run(name, config, out, rounds, args.seed) for name, config in chosen.items()}
-    plot_comparison(runs, out / "comparison.png")
-    tables = f"{comparison_table(runs)}\n\n{routing_table(runs)}"
-    (out / "tables.txt").write_text(f"{tables}\n")
-    print(f"\n{tables}\n")
-    print(f"plot:   {out / 'comparison.png'}")
-    print(f"panels: {out / 'panels'}")
-    print(f"report: {write_report(chosen, out)}")
+    stream = rounds * sum(n["train"] for name, n in data.counts.items() if name != "clear")
+    print(f"{len(chosen)} runs, {args.workers} at once, {stream} frames each ...", flush=True)
+    runs = run_all(chosen, out, rounds, args.seed, stream, args.workers)
+    summary = last_visit_table(runs)
+    (out / "tables.txt").write_text(f"{summary}\n\n{comparison_table(runs)}\n", encoding="utf-8")
+    print(f"\n{summary}\n(one thread per run; every visit: {out / 'tables.txt'})\n")
+    picture, plot, page = draw(runs, chosen, out)
+    print(f"{time.monotonic() - start:.0f} s in all. Three things to look at:")
+    print(f"1. {picture}: the frames of fog and night that the source gets most wrong")
+    print(f"2. {plot}: mIoU by visit, and the expert of every frame")
+    print(f"3. {page}: everything about the runs, with a slider over their labels")
 
 
 if __name__ == "__main__":

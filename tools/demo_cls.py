@@ -21,6 +21,7 @@ CONFIGS = ROOT / "configs" / "cls"
 CONVNET = {
     "Source": "source",
     "BatchNorm statistics": "norm",
+    "align": "align",
     "TENT": "tent",
     "CoTTA*": "cotta",
     "RoTTA": "rotta",
@@ -32,7 +33,14 @@ CONVNET = {
     "EATA": "eata",
     "ROID*": "roid",
 }
-VIT = {"Source": "source", "TENT": "tent", "EATA": "eata", "DPCore": "dpcore", "VPT": "vpt"}
+VIT = {
+    "Source": "source",
+    "align": "align",
+    "TENT": "tent",
+    "EATA": "eata",
+    "DPCore": "dpcore",
+    "VPT": "vpt",
+}
 PLUG_INS = ("tent", "rotta", "eta", "sar", "eata", "roid", "vpt")
 """Methods that the paper has with the reservoir, too."""
 NETS = {"ConvNet": ("digits_convnet", CONVNET), "ViT": ("digits_vit", VIT)}
@@ -63,10 +71,12 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
         for name, method in methods.items():
             if only and method not in only:
                 continue
-            runs[f"{net}: {name}"] = Run(table, method, None)
+            # Without a reservoir align is the source model.
+            preset = "robust" if method == "align" else None
+            runs[f"{net}: {name}"] = Run(table, method, preset)
             if method in PLUG_INS:
-                for ending, preset in PLUG_INS_BY_NAME.items():
-                    runs[f"{net}: {name}{ending}"] = Run(table, method, preset)
+                for ending, plug_in in PLUG_INS_BY_NAME.items():
+                    runs[f"{net}: {name}{ending}"] = Run(table, method, plug_in)
     return runs
 
 

@@ -52,6 +52,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "--baseline", help="with --show-dir: also show 'source', or the --show-dir of another run"
     )
     parser.add_argument(
+        "--progress-file", metavar="FILE", help="write the position in the stream here, as JSON"
+    )
+    parser.add_argument(
         "--protocol",
         choices=("published", "fair"),
         default="published",
@@ -142,6 +145,9 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
             hooks["PseudoLabelHook"]["frames"] = args.show_frames
         if args.baseline:
             hooks["PseudoLabelHook"]["baseline"] = args.baseline
+    if args.progress_file:
+        hooks.setdefault("ProgressHook", {"type": "ProgressHook"})
+        hooks["ProgressHook"]["file"] = args.progress_file
     return list(hooks.values())
 
 

@@ -5,6 +5,8 @@ model = dict(type="digits_convnet", pretrained=True)
 rows = dict(
     source=dict(),
     norm=dict(),  # no parameter adapts, but BatchNorm takes the statistics of the batch
+    # Alignment needs the statistics of the source; those of the batch align themselves.
+    align=dict(statistics="running"),
     tent=dict(),
     # 32 views would take most of the time of all runs together; a mirrored digit is no digit.
     cotta=dict(method=dict(type="cotta_images", views=4, augment=dict(flip=0.0))),

@@ -4,6 +4,7 @@ model = dict(type="digits_vit", pretrained=True)
 
 rows = dict(
     source=dict(),
+    align=dict(),
     tent=dict(),
     eata=dict(method=dict(d_margin=0.4, fisher_alpha=1.0)),  # EATA's for CIFAR-10
     # DPCore's rule for prompts, here and below.

@@ -2,18 +2,22 @@
 
 import hashlib
 import json
+import multiprocessing
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 
 from ..errors import ReservoirError
-from .frame import CONDITIONS, SPLITS, check_name, render_frame
+from .frame import CONDITIONS, SPLITS, Frame, check_name, render_frame
 
 VERSION = 1  # raise it whenever the pictures change
 MANIFEST = "minicity.json"
@@ -54,7 +58,11 @@ def frame_paths(root: Path, condition: str, split: str, index: int) -> tuple[Pat
 
 
 def write_dataset(
-    root: str | Path, seed: int = 0, counts: Counts | None = None, overwrite: bool = False
+    root: str | Path,
+    seed: int = 0,
+    counts: Counts | None = None,
+    overwrite: bool = False,
+    workers: int = 1,
 ) -> Written:
     """Writes the data set, or finds that it is there already.
 
@@ -66,6 +74,7 @@ def write_dataset(
         seed: Seed of all scenes.
         counts: Pictures by condition and split; `make_counts()` if left out.
         overwrite: Whether to replace another MiniCity data set at `root`.
+        workers: Processes that render. Any number writes the same files. Defaults to 1.
 
     Raises:
         ReservoirError: If an argument is invalid, or `root` holds something else.
@@ -85,7 +94,7 @@ def write_dataset(
     workshop = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
     try:
         fresh = workshop / "new"
-        sha256 = _write_frames(fresh, seed, counts)
+        sha256 = _write_frames(fresh, seed, counts, workers)
         manifest = json.dumps({**wanted, "sha256": sha256}, indent=2)
         (fresh / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
         _replace(root, fresh, workshop / "old")
@@ -168,12 +177,19 @@ def _order(counts: Counts) -> Iterator[tuple[str, str, int]]:
                 yield condition, split, index
 
 
-def _write_frames(root: Path, seed: int, counts: Counts) -> str:
-    """Renders and writes all pictures; returns the checksum over their pixels."""
+def _write_frames(root: Path, seed: int, counts: Counts, workers: int) -> str:
+    """Render and write all pictures; return the checksum over their pixels."""
     checksum = hashlib.sha256()
     root.mkdir()
-    for condition, split, index in _order(counts):
-        frame = render_frame(condition, split, index, seed)
+    order = list(_order(counts))
+    frames = track(
+        _rendered(order, seed, workers),
+        "Drawing MiniCity",
+        total=len(order),
+        transient=True,
+        disable=not Console().is_terminal,
+    )
+    for (condition, split, index), frame in zip(order, frames, strict=True):
         bgr = np.ascontiguousarray(frame.rgb[..., ::-1])
         paths = frame_paths(root, condition, split, index)
         for path, pixels in zip(paths, (bgr, frame.label), strict=True):
@@ -183,3 +199,15 @@ def _write_frames(root: Path, seed: int, counts: Counts) -> str:
         checksum.update(frame.rgb.tobytes())
         checksum.update(frame.label.tobytes())
     return checksum.hexdigest()
+
+
+def _rendered(order: Sequence[tuple[str, str, int]], seed: int, workers: int) -> Iterator[Frame]:
+    """Yield the pictures in order."""
+    arguments = [*zip(*order, strict=True), [seed] * len(order)]
+    if workers == 1:
+        yield from map(render_frame, *arguments)
+        return
+    # Spawned, since the thread of the progress bar runs here, and forks of threads can hang.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        yield from pool.map(render_frame, *arguments, chunksize=8)

@@ -26,16 +26,22 @@ def comparison_table(runs: Mapping[str, Results]) -> str:
     return make_table([metric, "visit", *range(1, rounds + 1), "mean"], lines, text_columns=2)
 
 
-def routing_table(runs: Mapping[str, Results]) -> str:
-    """How many experts each run opened, how pure they are, and what an image cost."""
-    header = ["run", "experts K", "routing purity", "updates", "ms per image"]
+def last_visit_table(runs: Mapping[str, Results]) -> str:
+    """Return one row per run: the scores of the last visit, experts, routing purity and cost."""
+    scores = {name: scores_by_domain(results) for name, results in runs.items()}
+    domains = list(next(iter(scores.values())))
+    rounds = max(len(rows["mean"]) for rows in scores.values())
+    metric = metric_of(next(iter(runs.values()))["visits"])
+    routing = ["experts K", "routing purity", "updates", "ms per image"]
+    header = [f"{metric} at visit {rounds}", *domains, *routing]
     rows = []
     for name, results in runs.items():
+        cells = [f"{scores[name][domain][-1]:.2f}" for domain in domains]
         routes = results["routes"]
         purity = f"{routing_purity(routes):.3f}" if results["reservoir"] else "-"
         cost = 1000 * sum(route["seconds"] for route in routes) / len(routes)
         updates = results["updates"]["updates"]
-        rows.append([name, routes[-1]["k"], purity, updates, f"{cost:.0f}"])
+        rows.append([name, *cells, routes[-1]["k"], purity, updates, f"{cost:.0f}"])
     return make_table(header, rows)
 
 

@@ -10,6 +10,7 @@ from .tables import Results, make_table, routing_purity, scores_by_domain
 VISITS = (1, 5, 10, 15, 20)
 PLUG_INS_BY_NAME = {" + ReservoirTTA": "published", " + robust": "robust"}
 """How the name of a run with a reservoir ends, and its preset."""
+_COLORS = {"plain": "C3", "published": "C0", "robust": "C2"}
 COLLAPSE = 1.5
 """A run collapses if its last visit has so many times the error of its best one ..."""
 COLLAPSE_POINTS = 5.0
@@ -60,11 +61,12 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
     for axis in axes.flat[len(plain) - columns : len(plain)]:  # nothing is drawn below them
         axis.tick_params(labelbottom=True)
     for axis, name in zip(axes.flat, plain, strict=False):
-        variants = {"": "plain"} | PLUG_INS_BY_NAME
-        for (ending, label), colour in zip(variants.items(), ("C3", "C0", "C2"), strict=True):
+        # align is nothing without its reservoir, which is the robust one.
+        own = "robust" if runs[name]["reservoir"] else "plain"
+        for ending, label in ({"": own} | PLUG_INS_BY_NAME).items():
             if name + ending in runs:
                 errors = scores_by_domain(runs[name + ending])["mean"]
-                axis.plot(range(1, len(errors) + 1), errors, color=colour, label=label)
+                axis.plot(range(1, len(errors) + 1), errors, color=_COLORS[label], label=label)
         axis.set_title(name, fontsize=9)
         axis.grid(alpha=0.3)
     figure.supxlabel("visit", fontsize=9)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..files import write_text
+
 _print = partial(print, flush=True)  # or the lines of a pipe would come in heaps
+_SECONDS_PER_WRITE = 1.0
 
 
 @dataclass(eq=False)
@@ -28,6 +34,8 @@ class StreamProgress:
         interval: Seconds between plain lines, where the output is no terminal.
         say: Takes a plain line.
         note: Takes the line of a visit where the bar has shown it: for a log file.
+        file: JSON file for a program that watches the run: ``done``, ``total``, ``where``,
+            ``expert`` and ``k``, written at most once per second. Defaults to None, no file.
     """
 
     total: int | None
@@ -37,12 +45,14 @@ class StreamProgress:
     interval: float = 30.0
     say: Callable[[str], object] = _print
     note: Callable[[str], object] = lambda line: None
+    file: Path | None = None
 
     def __post_init__(self) -> None:
         self._done = self._skipped = 0
         self._where, self._k = "", 1
         self._unsaid: str | None = None
         self._bar: Progress | None = None
+        self._last_write = -math.inf
 
     def __enter__(self) -> StreamProgress:
         self.start()
@@ -96,6 +106,8 @@ class StreamProgress:
         of = f"/{self.rounds}" if self.rounds else ""
         self._where = domain if round is None else f"round {round}{of} {domain}"
         self._k = k
+        if self.file is not None:
+            self._write(self.file, expert)
         status = ", ".join(filter(None, [f"expert {expert}", f"K {k}", score]))
         if self._bar is not None:
             self._bar.update(
@@ -122,6 +134,14 @@ class StreamProgress:
             self._bar.stop()
             self._bar = None
         self._say_newest()
+
+    def _write(self, file: Path, expert: int) -> None:
+        now = time.monotonic()
+        if self._done != self.total and now - self._last_write < _SECONDS_PER_WRITE:
+            return
+        self._last_write = now
+        place = {"done": self._done, "total": self.total, "where": self._where}
+        write_text(file, json.dumps(place | {"expert": expert, "k": self._k}))
 
     def _say_newest(self) -> None:
         if self._unsaid is not None and not self.quiet:

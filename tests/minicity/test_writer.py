@@ -175,3 +175,12 @@ def test_invalid_arguments_are_explained(root, arguments, message):
     with pytest.raises(ReservoirError, match=message):
         write_dataset(root, **arguments)
     assert not root.parent.exists()
+
+
+def test_workers_write_the_same_files(root, tmp_path):
+    alone, together = (
+        write_dataset(root, counts=FEW),
+        write_dataset(tmp_path / "b", counts=FEW, workers=2),
+    )
+    assert together.sha256 == alone.sha256
+    assert files(together.root) == files(root)

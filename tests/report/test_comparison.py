@@ -1,7 +1,7 @@
 import cv2
 import pytest
 
-from mmseg_reservoir.report.comparison import comparison_table, plot_comparison, routing_table
+from mmseg_reservoir.report.comparison import comparison_table, last_visit_table, plot_comparison
 from mmseg_reservoir.report.tables import scores_by_domain
 
 
@@ -45,11 +45,13 @@ def test_runs_stand_below_each_other_for_every_domain(runs):
     assert [c[0] for c in cells] == ["fog", "", "night", "", "mean", ""]
 
 
-def test_routing_table(runs):
-    lines = [line for line in routing_table(runs).splitlines() if "TENT" in line]
+def test_last_visit_has_scores_routing_and_cost(runs):
+    header, *lines = [line for line in last_visit_table(runs).splitlines() if "│" in line]
+    assert "mIoU at visit 3" in header
+    assert "ms per image" in header
     cells = [[c.strip() for c in line.split("│")[1:-1]] for line in lines]
-    assert cells[0] == ["TENT", "2", "-", "24", "20"]
-    assert cells[1] == ["TENT + Reservoir", "2", "1.000", "24", "20"]
+    assert cells[0] == ["TENT", "47.00", "48.00", "47.50", "2", "-", "24", "20"]
+    assert cells[1] == ["TENT + Reservoir", "53.00", "54.00", "53.50", "2", "1.000", "24", "20"]
 
 
 def test_plot_is_drawn(runs, tmp_path):

@@ -61,3 +61,10 @@ def test_a_method_and_its_reservoirs_share_an_axis(tmp_path, monkeypatch):
     assert len(set(colours.values())) == 3
     legend = [text.get_text() for text in figures[0].legends[0].get_texts()]
     assert legend == ["plain", "published", "robust"]
+
+
+def test_a_method_that_only_runs_with_a_reservoir_has_its_color(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    plot_errors({"align": results([20, 10], reservoir=True)}, tmp_path / "plot.png")
+    assert [line.get_label() for line in figures[0].axes[0].get_lines()] == ["robust"]

@@ -1,86 +1,123 @@
-"""The demonstration: what it runs, and what it says of it."""
+"""The demonstration: what it runs, side by side, and what it shows at the end."""
 
 import json
+import re
 import subprocess
+import sys
 from pathlib import Path
-from typing import NamedTuple
 
+import cv2
+import numpy as np
 import pytest
 from mmengine.config import Config
+from panel_files import save_panels
+from run_records import rich_record
 
-from mmseg_reservoir.style.vgg import SHIPPED
-from tools import demo
+from mmseg_reservoir.minicity import Written, frame_paths
+from tools import demo, test_tta
 
-
-def results_without_images(command):
-    """Stands in for a run."""
-    work_dir = next(Path(c.partition("=")[2]) for c in command if "--work-dir" in c)
-    (work_dir / "results.json").write_text(json.dumps({"routes": []}))
-    return subprocess.CompletedProcess(command, 0)
+SUCCEEDS = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('{}')"
 
 
-def test_it_says_which_filters_styles_come_from(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: results_without_images(command))
-    monkeypatch.setattr(demo, "write_dataset", lambda root: Written(root, reused=True))
-    for name in ("plot_comparison", "comparison_table", "routing_table", "write_report"):
-        monkeypatch.setattr(demo, name, lambda *_: "")
-    demo.main([f"--out={tmp_path}"])
-    assert f"Style: by the shipped front of an ImageNet-trained VGG-19, {SHIPPED}\n" in (
-        capsys.readouterr().out
-    )
-
-
-class Written(NamedTuple):
-    root: Path
-    reused: bool
-
-
-@pytest.mark.parametrize("name", demo.RUNS)
-def test_configs_choose_the_style_weights_themselves(tmp_path, monkeypatch, name):
-    commands = []
-
-    def run(command, **_):
-        commands.append(command)
-        return results_without_images(command)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    config = demo.RUNS[name]
-    demo.run(name, config, tmp_path, rounds=1, seed=0)
-    assert not any("reservoir.style" in part for part in commands[0])
-    reservoir = Config.fromfile(demo.CONFIGS / f"{config}.py").get("reservoir") or {}
-    assert reservoir.get("style", {}).get("weights", "shipped") == "shipped"
+def test_the_runs_are_the_product():
+    configs = {n: Config.fromfile(demo.CONFIGS / f"{c}.py") for n, c in demo.RUNS.items()}
+    presets = {n: (cfg.get("reservoir") or {}).get("preset") for n, cfg in configs.items()}
+    assert {name: (cfg.method.type, presets[name]) for name, cfg in configs.items()} == {
+        "Source": ("source", None),
+        "TENT": ("tent", None),
+        "TENT + ReservoirTTA": ("tent", "stream"),
+        "TENT + robust": ("tent", "robust"),
+        "align": ("align", "robust"),
+    }
+    for cfg in configs.values():  # nothing is downloaded
+        style = (cfg.get("reservoir") or {}).get("style", {})
+        assert style.get("weights", "shipped") == "shipped"
+    assert set(demo.PICTURED) <= set(demo.RUNS)
 
 
 @pytest.mark.parametrize("everything", [False, True])
 def test_every_run_has_a_config(everything):
     runs = demo.chosen_runs(everything, analysis=True)
-    assert len(runs) == (17 if everything else 6)
+    assert len(runs) == (18 if everything else 7)
     assert all((demo.CONFIGS / f"{config}.py").is_file() for config in runs.values())
     assert demo.RUNS.items() <= runs.items()
     assert demo.ANALYSIS.items() <= runs.items()
     assert demo.chosen_runs(everything, analysis=False).keys() == runs.keys() - demo.ANALYSIS.keys()
 
 
-def test_tent_runs_by_itself_with_a_published_and_with_the_robust_reservoir():
-    runs = demo.chosen_runs(everything=False, analysis=False)
-    configs = {name: Config.fromfile(demo.CONFIGS / f"{c}.py") for name, c in runs.items()}
-    assert {name: (cfg.method.type, cfg.get("reservoir")) for name, cfg in configs.items()} == {
-        "Source": ("source", None),
-        "TENT": ("tent", None),
-        "TENT + ReservoirTTA": ("tent", {"preset": "stream"}),
-        "TENT + robust": ("tent", {"preset": "robust"}),
-    }
+def test_commands_are_valid(tmp_path):
+    args = test_tta.parse_args(demo.command("segformer-tiny_align", tmp_path, 3, 1)[2:])
+    cfg = test_tta.load_config(args)
+    assert (cfg.test_cfg.rounds, cfg.randomness.seed) == (3, 1)
+    hooks = {hook["type"]: hook for hook in cfg.custom_hooks}
+    file = demo.progress_file(tmp_path, "segformer-tiny_align")
+    assert hooks["ProgressHook"]["file"] == str(file)
+    assert hooks["PseudoLabelHook"]["frames"] == demo.SHOWN_FRAMES
 
 
-@pytest.mark.parametrize("name", demo.RUNS)
-def test_panels_of_a_reservoir_stand_beside_those_of_tent(tmp_path, monkeypatch, name):
-    commands = []
+def fake_commands(monkeypatch, script):
+    def command(config, out, rounds, seed):
+        return [sys.executable, "-c", script, str(out / config / "results.json")]
 
-    def run(command, **_):
-        commands.append(command)
-        return results_without_images(command)
+    monkeypatch.setattr(demo, "command", command)
+    monkeypatch.setattr(demo, "_POLL_SECONDS", 0.01)
 
-    monkeypatch.setattr(subprocess, "run", run)
-    demo.run(name, demo.RUNS[name], tmp_path, rounds=1, seed=0)
-    beside = f"--baseline={tmp_path / 'panels' / 'segformer-tiny_tent'}"
-    assert (beside in commands[0]) == (" + " in name)
+
+def test_results_are_in_the_order_of_the_table(tmp_path, monkeypatch, capsys):
+    fake_commands(monkeypatch, SUCCEEDS)
+    runs = demo.run_all({"a": "x", "b": "y", "c": "z"}, tmp_path, 1, 0, frames=4, workers=2)
+    assert list(runs) == ["a", "b", "c"]
+    out = capsys.readouterr().out
+    assert out.index("c: 4/4 frames, finished") < out.index("a: 4/4 frames, finished")
+
+
+def test_a_run_that_fails_ends_the_others(tmp_path, monkeypatch, capsys):
+    fake_commands(
+        monkeypatch,
+        "import sys, time\nif 'slow' in sys.argv[1]: time.sleep(60)\nsys.exit('no such file')",
+    )
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, **kw: started.append(popen(*a, **kw)) or started[-1]
+    )
+    with pytest.raises(SystemExit, match="error: fast ended with code 1"):
+        demo.run_all({"fast": "fast", "slow": "slow"}, tmp_path, 1, 0, frames=4, workers=2)
+    assert "no such file" in capsys.readouterr().err
+    assert [process.poll() is not None for process in started] == [True, True]
+
+
+def test_the_truth_of_an_image_is_beside_it(tmp_path):
+    image, truth = frame_paths(tmp_path, "fog", "train", 3)
+    assert demo.truth_of(image) == truth
+
+
+def test_it_ends_with_three_files_to_look_at(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    counts = {"clear": {"train": 8}, "fog": {"train": 3}, "night": {"train": 3}}
+    written = Written(tmp_path, counts, "", reused=True, seconds=0.0)
+    monkeypatch.setattr("mmseg_reservoir.minicity.write_dataset", lambda *_, **__: written)
+
+    def run_all(chosen, out, rounds, seed, frames, workers):
+        assert frames == 6 * rounds
+        for config in chosen.values():
+            folder = out / config
+            folder.mkdir(parents=True)
+            results = rich_record()
+            save_panels(results, folder)
+            (folder / "results.json").write_text(json.dumps(results))
+        return {
+            name: json.loads((out / c / "results.json").read_text()) for name, c in chosen.items()
+        }
+
+    monkeypatch.setattr(demo, "run_all", run_all)
+    truth = tmp_path / "truth.png"
+    cv2.imwrite(str(truth), np.zeros((8, 16), np.uint8))
+    monkeypatch.setattr(demo, "truth_of", lambda image: truth)
+    demo.main([f"--out={out}"])
+    printed = capsys.readouterr().out
+    assert "ms per image" in printed
+    files = re.findall(r"^\d\. (\S+):", printed, flags=re.MULTILINE)
+    assert [Path(file).name for file in files] == ["frames.png", "comparison.png", "report.html"]
+    assert all(Path(file).stat().st_size > 5000 for file in files)
+    assert "visit" in (out / "tables.txt").read_text()

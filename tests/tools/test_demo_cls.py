@@ -21,7 +21,7 @@ def test_every_run_has_a_row_and_every_row_a_run():
     tables = {path.stem: Config.fromfile(path) for path in demo_cls.CONFIGS.glob("digits_*.py")}
     rows = {(table, row) for table, config in tables.items() for row in config.rows}
     assert {(run.table, run.method) for run in runs.values()} == rows
-    assert len(set(runs.values())) == len(runs) == 35
+    assert len(set(runs.values())) == len(runs) == 37
     assert PLUG_INS_BY_NAME == {" + ReservoirTTA": "published", " + robust": "robust"}
     for ending, preset in PLUG_INS_BY_NAME.items():
         plug_ins = {name: run for name, run in runs.items() if name.endswith(ending)}
@@ -30,6 +30,8 @@ def test_every_run_has_a_row_and_every_row_a_run():
             assert run == runs[name.removesuffix(ending)]._replace(preset=preset)
             assert options_of(run)["reservoir"]["preset"] == preset
     assert sum(run.preset is None for run in runs.values()) == 17
+    aligned = {name: run.preset for name, run in runs.items() if run.method == "align"}
+    assert aligned == {"ConvNet: align": "robust", "ViT: align": "robust"}
     only = demo_cls.chosen_runs(["tent"])
     assert list(only) == [
         "ConvNet: TENT",
@@ -60,8 +62,7 @@ def test_every_method_for_images_takes_part():
         for n, c in table("method").items()
         if c.__module__.startswith("mmseg_reservoir.methods")
     }
-    # Without a reservoir align is the source model.
-    assert used == {name for name, cls in ours.items() if "images" in cls.handles} - {"align"}
+    assert used == {name for name, cls in ours.items() if "images" in cls.handles}
 
 
 def test_the_configs_use_the_shipped_style_filters():
@@ -74,7 +75,9 @@ def test_an_unknown_method_is_an_error_before_anything_runs(tmp_path, monkeypatc
     monkeypatch.setattr(demo_cls, "clean_errors", lambda: pytest.fail("it ran"))
     assert demo_cls.main(["--only", "tent", "nonsense", f"--out={tmp_path}"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: unknown method for --only 'nonsense'; valid: cola, cotta, dpco")
+    assert error.startswith(
+        "error: unknown method for --only 'nonsense'; valid: align, cola, cotta"
+    )
     assert len(error.splitlines()) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -21,12 +22,14 @@ class ProgressHook(Hook):
 
     Args:
         interval: Seconds between plain lines within a visit, where the output is no terminal.
+        file: JSON file with the position in the stream, see `StreamProgress`. Defaults to None.
     """
 
     priority = "BELOW_NORMAL"
 
-    def __init__(self, interval: float = 30.0) -> None:
+    def __init__(self, interval: float = 30.0, file: str | None = None) -> None:
         self.interval = interval
+        self.file = None if file is None else Path(file)
         self._progress: StreamProgress | None = None
 
     def before_test(self, runner: Runner) -> None:
@@ -38,6 +41,7 @@ class ProgressHook(Hook):
             interval=self.interval,
             say=runner.logger.info,
             note=partial(log_to_file, runner.logger),
+            file=self.file,
         )
         self._progress.start()
 
