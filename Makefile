@@ -40,7 +40,7 @@ demo-cls: $(STAMP)  ## The same for classifiers: error by visit of every method
 bench: $(STAMP)  ## Measure what the reservoir costs (FULL=1: all of it, up to half an hour)
 	@$(RUN) -m benchmarks.speed $(if $(FULL),--full) $(ARGS)
 
-test: $(STAMP)  ## Run the fast tests, lint included
+test: $(STAMP)  ## Run the fast tests
 	@# One process per core, each with one thread: threads of several would wait for each other.
 	@# Files in the order of tests/conftest.py, the longest first, not by their number of tests.
 	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile \

@@ -10,11 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from mmseg_reservoir.minicity import make_counts, write_dataset
 
 if TYPE_CHECKING:
     from mmseg.models import EncoderDecoder
+    from stream_run import FinishedRun
+
+
+for name, examples in {"push": 10, "thorough": 100}.items():
+    settings.register_profile(
+        name,
+        max_examples=examples,
+        deadline=None,  # the machine may be busy
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+settings.load_profile("push")  # `--hypothesis-profile=thorough` replaces it
 
 
 def pytest_configure() -> None:
@@ -22,7 +34,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONGEST = ("test_lint.py", "test_exact_resume.py", "test_tutorial.py", "test_straight_line.py")
+LONGEST = ("test_exact_resume.py", "test_tutorial.py", "test_straight_line.py")
 """Files to begin with: the last process to end should not wait for one of them alone."""
 
 
@@ -67,6 +79,28 @@ def tiny_model() -> EncoderDecoder:
     torch.manual_seed(0)
     cfg = Config.fromfile(Path(__file__).parents[1] / "configs/_base_/models/segformer_tiny.py")
     return MODELS.build(cfg.model).eval()
+
+
+@pytest.fixture(scope="session")
+def source_run(minicity: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run without adaptation and with seed 7; its panels are beside its work directory."""
+    from stream_run import finished
+
+    folder = tmp_path_factory.mktemp("source")
+    flags = ["--seed=7", f"--show-dir={folder / 'panels'}"]
+    every_image = "custom_hooks.2.interval=0"  # of ProgressHook
+    config = "segformer-tiny_source"
+    return finished(config, minicity, folder / "w", every_image, flags=flags)
+
+
+@pytest.fixture(scope="session")
+def reservoir_run(minicity: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run of TENT with a reservoir; its cache is beside its work directory."""
+    from stream_run import finished, seeded_reservoir
+
+    folder = tmp_path_factory.mktemp("reservoir")
+    options = seeded_reservoir(folder / "cache")
+    return finished("segformer-tiny_tent_reservoir", minicity, folder / "w", *options)
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
+
+from mmengine.logging import MMLogger
 
 from tools import test_tta
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 TINY = CONFIGS / "minicity"
+SHORT = ["test_cfg.rounds=1", "test_cfg.domains=[fog]"]
+"""Options of a run of three images, to come after ``data_options``."""
+
+
+class FinishedRun(NamedTuple):
+    """A run that several tests share. To be read only."""
+
+    work_dir: Path
+    results: dict
+    printed: str
 
 
 def data_options(minicity: Path) -> list[str]:
@@ -28,6 +43,14 @@ def run(config: str | Path, minicity: Path, work_dir: Path, *options: str, flags
     command = [str(path), *map(str, flags), *weights, f"--work-dir={work_dir}", "--cfg-options"]
     assert test_tta.main([*command, *data_options(minicity), *options]) == 0
     return json.loads((work_dir / "results.json").read_text())
+
+
+def finished(*args, **options) -> FinishedRun:
+    """Run as :func:`run` does, and keep what is printed."""
+    MMLogger._instance_dict.clear()  # see conftest.py
+    with redirect_stdout(io.StringIO()) as printed:
+        results = run(*args, **options)
+    return FinishedRun(args[2], results, printed.getvalue())
 
 
 def seeded_reservoir(cache: Path) -> list[str]:

@@ -152,9 +152,12 @@ def test_citation_changelog_and_hooks_fit_the_package():
     assert set(re.findall(r"\d+\.\d+\.\d+", hooks)) == {read_constraints()["ruff"]}
 
 
-def test_the_workflow_runs_what_make_runs():
+def test_the_workflow_and_ci_run_lint_and_tests():
     workflow = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
-    assert "make test" in workflow
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    for target in ("make lint", "make test"):
+        assert re.search(rf"^\s+- run: {target}\b", workflow, re.M)
+        assert re.search(rf"^{target}$", script, re.M)
     versions = yaml.safe_load(workflow)["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert versions == ["3.10", "3.11", "3.12"]
 

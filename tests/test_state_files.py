@@ -4,10 +4,10 @@ import json
 import math
 import struct
 
+import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from nested import same
 from torch import Tensor
 
@@ -18,11 +18,6 @@ from mmseg_reservoir.state_files import read_state, write_state
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 
-same_folder = settings(
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 tensors = st.builds(
     lambda shape, dtype, value: torch.full(shape, value).to(dtype),
     st.lists(st.integers(0, 3), max_size=3),
@@ -42,7 +37,6 @@ trees = st.recursive(
 )
 
 
-@same_folder
 @given(state=trees, header=st.dictionaries(st.text(), st.one_of(st.none(), st.text())))
 def test_any_tree_comes_back(tmp_path, state, header):
     path = write_state(tmp_path / "state.safetensors", state, header)
@@ -120,7 +114,6 @@ def test_numpy_numbers_are_refused(tmp_path):
         write_state(tmp_path / "a.safetensors", value, {})
 
 
-@same_folder
 @given(content=st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused(tmp_path, content):
     path = tmp_path / "a.safetensors"
@@ -138,7 +131,6 @@ json_values = st.recursive(
 about_names = ("format", "schema", "version", "sha256", "header", "tree")
 
 
-@same_folder
 @given(about=st.one_of(json_values, st.fixed_dictionaries(dict.fromkeys(about_names, json_values))))
 def test_arbitrary_metadata_is_refused(tmp_path, about):
     start = json.dumps({"__metadata__": about}, separators=(",", ":")).encode()
@@ -148,7 +140,6 @@ def test_arbitrary_metadata_is_refused(tmp_path, about):
         read_state(path)
 
 
-@same_folder
 @given(tree=json_values)
 def test_arbitrary_trees_with_a_right_digest_are_read_or_refused(tmp_path, tree):
     path = tmp_path / "a.safetensors"

@@ -69,7 +69,7 @@ def classifier():
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(8, 4))
 
 
-@pytest.mark.parametrize("preset", ["published", "stream"])
+@pytest.mark.parametrize("preset", [pytest.param("published", marks=pytest.mark.slow), "stream"])
 def test_the_set_up_of_a_classifier_returns_to_no_module(preset):
     source = [torch.rand(4, 3, 16, 16) for _ in range(50)]
     options = dict(method="eata", reservoir=preset, source=source)
@@ -79,7 +79,7 @@ def test_the_set_up_of_a_classifier_returns_to_no_module(preset):
     assert {"cls.classifier", "build", "style.calibration", "methods.eata"} <= set(recorder.entered)
 
 
-@pytest.mark.parametrize("preset", ["published", "stream"])
+@pytest.mark.parametrize("preset", ["published", pytest.param("stream", marks=pytest.mark.slow)])
 def test_the_set_up_of_a_segmentor_returns_to_no_module(minicity, tmp_path, preset, monkeypatch):
     cfg = Config.fromfile(TINY / "segformer-tiny_tent_reservoir.py")
     cfg.merge_from_dict(

@@ -5,20 +5,37 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from mmseg_reservoir.console import load_tool
 
 TEXT = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(python|shell)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 
 
-def run_shell(block):
-    """Each line is ``python tools/NAME.py ARGUMENTS``; in this process, which has mmseg already."""
+def commands(block):
+    """Each line is ``python tools/NAME.py ARGUMENTS``: the tools with their arguments."""
     for line in block.replace("\\\n", " ").strip().splitlines():
         python, tool, *arguments = shlex.split(line)
         assert python == "python"
-        assert load_tool(re.fullmatch(r"tools/(\w+)\.py", tool)[1]).main(arguments) in (0, None)
+        yield load_tool(re.fullmatch(r"tools/(\w+)\.py", tool)[1]), arguments
 
 
+def run_shell(block):
+    """In this process, which has mmseg already."""
+    for tool, arguments in commands(block):
+        assert tool.main(arguments) in (0, None)
+
+
+def test_every_block_can_be_read():
+    for language, block in BLOCKS:
+        if language == "python":
+            compile(block, "tutorial.md", "exec")
+        else:
+            assert all(hasattr(tool, "main") for tool, _ in commands(block))
+
+
+@pytest.mark.slow
 def test_every_block_runs(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

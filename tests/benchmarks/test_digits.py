@@ -45,6 +45,7 @@ def test_what_the_table_says_for_its_reservoir_holds_unless_it_is_changed(preset
     assert changed["style"]["statistic"] == written["style"]["statistic"]
 
 
+@pytest.mark.slow  # tests/benchmarks/test_real_cls.py runs cells in the same way
 def test_cells_are_run_and_compared(tmp_path, capsys, in_this_process):
     words = [f"--out={tmp_path}", "--rounds=1", "--seeds=0", "--methods=tent", "--variants"]
     assert digits.main([*words, "base", "robust,pooling=None"]) == 0

@@ -268,7 +268,6 @@ def test_logits_are_found_inside_of_what_the_net_returns(wrap):
         (dict(source=[SOURCE[0][0]] * 3, reservoir=SEEDED), "gives single images .*DataLoader"),
         (dict(source=[255 * x for x in SOURCE], reservoir=SEEDED), "promises values in .0, 1."),
         (dict(images="bytes"), 'say "unit"'),
-        (dict(params=dict(type="layers")), "unknown params.type 'layers'"),
         (dict(reservoir=dict(k_maxx=3), source=SOURCE), "reservoir has no option 'k_maxx'"),
         (dict(reservoir=dict(calibration=dict(file="x"))), "no calibration file at x"),
     ],

@@ -134,12 +134,13 @@ def test_batches_of_a_visit_need_not_be_neighbours(tmp_path, turns):
         ({"model": {"type": "digits_convnet"}}, "has no weights"),
         ({"stream": {"type": "csb"}}, "unknown stream 'csb'"),
         ({"stream": {"rounds": 0}}, "rounds must be a whole number, 1 or more"),
-        ({"method": "cotta"}, "use 'cotta_images'"),
         ({"method": "eata"}, "learns from source images: name them, source_images="),
         ({"reservoir": SEEDED}, "learns from source images: name them, source_images="),
         ({"source_images": {"type": "cifar"}}, "unknown source 'cifar'"),
         ({"source_images": {"type": "digits", "num_image": 3}}, "did you mean 'num_images'"),
-        ({"method": {"type": "tent", "optimizer": {"type": "Adm"}}}, "unknown optimizer 'Adm'"),
+        ({"source_images": {**SOURCE, "num_images": 0}}, "num_images must be 1 or more, got 0"),
+        ({"device": "gpu0"}, "there is no device 'gpu0' here"),
+        ({"method": "tant"}, "unknown adaptation method 'tant'"),
     ],
 )
 def test_mistakes_are_named(tmp_path, changes, message):

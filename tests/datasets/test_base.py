@@ -17,6 +17,8 @@ def test_names_are_checked():
     for names in ([], ["fog", "fog"]):
         with pytest.raises(ReservoirError, match="name each domain of Small once"):
             SmallDomains(names)
+    with pytest.raises(ReservoirError, match=r"must be a list, got 'fog': write \[fog\]"):
+        SmallDomains("fog")
     with pytest.raises(ReservoirError, match="no domain 'snow' was asked for"):
         SmallDomains(["fog"]).domain("snow")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from small_reservoirs import make_pipeline, show
 
 from mmseg_reservoir.errors import ReservoirError
@@ -21,7 +21,6 @@ from mmseg_reservoir.state_files import read_state
 
 FILES = ["calibration.safetensors", "expert_00.safetensors", "expert_01.safetensors"]
 FILES += ["manifest.json", "shared.safetensors"]
-SETTINGS = dict(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +125,6 @@ def seal(folder: Path, manifest: dict) -> None:
     (folder / "manifest.json").write_text(json.dumps({**manifest, "sha256": digest}))
 
 
-@settings(max_examples=50, **SETTINGS)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_in_place_of_the_manifest_are_refused(data, copied):
     (copied / "manifest.json").write_bytes(data)
@@ -142,7 +140,6 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=60, **SETTINGS)
 @given(data=st.data())
 def test_any_value_in_a_sealed_manifest_is_read_or_refused(data, copied, saved):
     manifest = json.loads((saved / "manifest.json").read_text())
@@ -155,7 +152,6 @@ def test_any_value_in_a_sealed_manifest_is_read_or_refused(data, copied, saved):
         read_folder(copied)
 
 
-@settings(max_examples=30, **SETTINGS)
 @given(data=st.data(), name=st.sampled_from([n for n in FILES if n != "manifest.json"]))
 def test_any_bytes_in_a_file_are_refused_even_where_the_manifest_says_so(data, name, copied, saved):
     original = (saved / name).read_bytes()

@@ -7,7 +7,7 @@ from functools import cache
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.routing import OracleRouter, SegmentRouter, StyleRouter
@@ -74,7 +74,6 @@ def check(route, router):
 
 
 @pytest.mark.parametrize("kind", ROUTERS)
-@settings(max_examples=20, deadline=None)
 @given(sequence=sequences())
 def test_any_sequence_of_finite_styles_is_routed(kind, sequence):
     router = make(kind)
@@ -89,7 +88,6 @@ def test_any_sequence_of_finite_styles_is_routed(kind, sequence):
 
 
 @pytest.mark.parametrize("kind", ROUTERS)
-@settings(max_examples=8, deadline=None)
 @given(before=style, bad=broken)
 def test_a_style_that_is_not_finite_is_refused_and_not_remembered(kind, before, bad):
     router = make(kind)
@@ -103,7 +101,6 @@ def test_a_style_that_is_not_finite_is_refused_and_not_remembered(kind, before, 
     assert torch.equal(one.weights, other.weights)
 
 
-@settings(max_examples=40, deadline=None)
 @given(names=st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=20))
 def test_an_oracle_routes_any_names_for_which_there_is_room(names):
     router, known = OracleRouter(k_max=K_MAX), set()

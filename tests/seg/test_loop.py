@@ -173,6 +173,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=[]), "need 1 or more rounds and domains"),
         (dict(domains="fog"), "must be a list of domains, got 'fog'"),
         (dict(domains=3), "must be a list of domains, got 3"),
+        (dict(domains=["fog", "fog"]), "each domain needs a name of its own"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(frame_rate="fast"), "test_cfg.frame_rate must be of type float, got 'fast'"),
@@ -181,6 +182,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(frame_rate=10, step_seconds=-1), "step_seconds must be seconds, 0 or more, got -1"),
         (dict(missed="drop"), "belong to test_cfg.frame_rate"),
         (dict(step_seconds=0.1), "belong to test_cfg.frame_rate"),
+        (dict(on_bad_image="ignore"), "on_bad_image must be one of stop, skip, got 'ignore'"),
         (
             dict(round=2),
             r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, fp16,",
@@ -193,8 +195,8 @@ def test_options_are_checked(options, message):
     assert "\n" not in str(error.value)
 
 
-def test_visits_come_round_by_round_in_order(minicity, tmp_path):
-    results = run("segformer-tiny_tent", minicity, tmp_path)
+def test_visits_come_round_by_round_in_order(source_run):
+    results = source_run.results
     assert [(v["round"], v["domain"]) for v in results["visits"]] == [
         (1, "fog"),
         (1, "night"),
@@ -206,8 +208,8 @@ def test_visits_come_round_by_round_in_order(minicity, tmp_path):
     assert images == sorted(images, key=lambda x: (x[0], x[1]))  # fog before night, then by name
 
 
-def test_without_adaptation_every_round_is_the_same(minicity, tmp_path):
-    results = run("segformer-tiny_source", minicity, tmp_path)
+def test_without_adaptation_every_round_is_the_same(source_run):
+    results = source_run.results
     first, second = results["visits"][:2], results["visits"][2:]
     assert [v["mIoU"] for v in first] == [v["mIoU"] for v in second]
     assert results["updates"] == {
@@ -252,24 +254,6 @@ def test_works_with_mmengines_own_logger_and_under_autocast(minicity, tmp_path):
     results = run(config, minicity, tmp_path)
     assert results["complete"]
     assert results["updates"]["updates"] == 12
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("test_cfg.rounds=0", "need 1 or more rounds"),
-        ("test_cfg.rounds=two", "test_cfg.rounds must be of type int, got 'two'"),
-        ("test_cfg.shufle=once", "did you mean 'shuffle'?"),
-        ("test_cfg.domains=[fog,fog]", "a name of its own"),
-        ("test_cfg.domains=[fog,dusk]", "rgb_anon/dusk/train"),
-    ],
-)
-def test_mistakes_are_explained(minicity, tmp_path, capfd, option, message):
-    command = [str(TINY / "segformer-tiny_source.py"), "--random-weights"]
-    command += [f"--work-dir={tmp_path}", "--cfg-options", *data_options(minicity), option]
-    assert test_tta.main(command) == 2
-    assert message in capfd.readouterr().err
-    assert not (tmp_path / "results.json").exists()
 
 
 def test_sets_beside_the_stream_are_tested_after_every_round():

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 import torch
-from stream_run import TINY, data_options, run, seeded_reservoir
+from stream_run import SHORT, TINY, data_options, run, seeded_reservoir
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import UnlabelledImages
@@ -26,11 +26,9 @@ def reads(monkeypatch):
     return seen
 
 
-def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, reads):
-    options = seeded_reservoir(tmp_path / "cache")
-    first = run(CONFIG, minicity, tmp_path / "a", *options)
-    assert len(reads) == 8
-    styles = Calibration.load(tmp_path / "a" / "calibration.safetensors").styles
+def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, reservoir_run, reads):
+    first = reservoir_run.results
+    styles = Calibration.load(reservoir_run.work_dir / "calibration.safetensors").styles
     encoder = StyleEncoder("seeded")
     dataset = UnlabelledImages(
         data_root=str(minicity / "rgb_anon/clear/train"),
@@ -45,11 +43,13 @@ def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, rea
     assert first["tau"] == pytest.approx(torch.pdist(expected).median().item(), rel=0.2)
 
     reads.clear()
-    again = run(CONFIG, minicity, tmp_path / "b", *options)
+    cache = shutil.copytree(reservoir_run.work_dir.parent / "cache", tmp_path / "cache")
+    options = [*seeded_reservoir(cache), *SHORT]
+    again = run(CONFIG, minicity, tmp_path / "a", *options)
     assert not reads  # from the cache
     assert again["tau"] == first["tau"]
 
-    larger = run(CONFIG, minicity, tmp_path / "c", *options, "test_dataloader.batch_size=2")
+    larger = run(CONFIG, minicity, tmp_path / "b", *options, "test_dataloader.batch_size=2")
     assert len(reads) == 8  # another batch size: other styles, another calibration
     assert larger["tau"] != first["tau"]
 
@@ -75,7 +75,7 @@ def test_a_saved_calibration_replaces_the_source_images(minicity, tmp_path, read
 
 
 def test_a_guard_learns_from_the_source_images_and_can_do_without(minicity, tmp_path, reads):
-    guarded = [*seeded_reservoir(tmp_path / "cache"), "reservoir.guard.type=labels"]
+    guarded = [*seeded_reservoir(tmp_path / "cache"), "reservoir.guard.type=labels", *SHORT]
     first = run(CONFIG, minicity, tmp_path / "a", *guarded)
     assert len(reads) == 8 + 8  # for styles, and for the guard
     assert first["guard"]["margin"] >= 0.03

@@ -1,3 +1,4 @@
+import json
 import shutil
 import sys
 
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from stream_run import TINY, data_options, run, seeded_reservoir
+from stream_run import SHORT, TINY, data_options, run
 
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from tools import test_tta
@@ -24,13 +25,6 @@ def fail(capfd, *command) -> str:
 def tent(minicity, tmp_path):
     command = [TINY / "segformer-tiny_tent.py", "--random-weights", f"--work-dir={tmp_path / 'w'}"]
     return [*command, "--cfg-options", *data_options(minicity)]
-
-
-@pytest.fixture
-def reservoir(minicity, tmp_path):
-    command = [TINY / "segformer-tiny_tent_reservoir.py", "--random-weights"]
-    command += [f"--work-dir={tmp_path / 'w'}", "--cfg-options", *data_options(minicity)]
-    return [*command, *seeded_reservoir(tmp_path / "cache")]
 
 
 def test_no_config_no_checkpoint(capfd, tmp_path):
@@ -54,46 +48,31 @@ def test_wrong_protocol_options(capfd, tent):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("method.type=tant", "unknown adaptation method 'tant' (did you mean 'tent'?)"),
-        ("method.rate=1", "method has no option 'rate'"),
-        ("methd.type=tent", "the config has no 'methd' (did you mean 'method'?)"),
-        ("params.under=neck", "below 'neck'"),
-        ("novalue", "--cfg-options takes key=value"),
-        ("test_cfg.round=1", "test_cfg has no option 'round' (did you mean 'rounds'?)"),
-        ("test_cfg.rounds=two", "test_cfg.rounds must be of type int, got 'two'"),
-        ("test_cfg.rounds=0", "need 1 or more rounds and domains, got 0"),
-        ("test_cfg.on_bad_image=ignore", "on_bad_image must be one of stop, skip, got 'ignore'"),
-        ("method.optimizer.lr=fast", "method.optimizer"),
-        ("method.optimizer.lr=-1", "Adam does not take that: Invalid learning rate: -1"),
-        ("method.optimizer.lr=1e39", "Adam does not take that"),
-        ("randomness.seed=-1", "a seed is a whole number from 0 to 2**32 - 1, got -1"),
-        ("source_images.num_images=0", "source_images.num_images must be 2 or more"),
+        ("reservoir.kmax=4", "reservoir has no option 'kmax' (did you mean 'k_max'?)"),
+        ("source_images.num_imags=3", "source_images has no option 'num_imags'"),
     ],
 )
-def test_wrong_options(capfd, tent, option, message):
-    assert message in fail(capfd, *tent, option)
+def test_wrong_options_are_reported_before_anything_is_read(
+    capfd, minicity, tmp_path, option, message
+):
+    """All of them are in tests/test_build.py."""
+    broken = tmp_path / "broken.pth"
+    broken.write_bytes(b"")
+    command = [TINY / "segformer-tiny_tent_reservoir.py", broken, f"--work-dir={tmp_path / 'w'}"]
+    line = fail(capfd, *command, "--cfg-options", *data_options(minicity), option)
+    assert message in line
+    assert not (tmp_path / "w").exists()
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("reservoir.k_max=0", "K_max >= 1 expert, got 0"),
-        ("reservoir.k_max=many", "reservoir.k_max must be of type int, got 'many'"),
-        ("reservoir.memory.capacity=0", "M >= 1, got 0"),
-        ("reservoir.router.quantile=0", "must lie in (0, 1], got 0"),
-        ("reservoir.router.quantile=1.5", "must lie in (0, 1], got 1.5"),
-        ("reservoir.kmax=4", "reservoir has no option 'kmax' (did you mean 'k_max'?)"),
-        ("reservoir.router.type=styl", "unknown router 'styl'"),
-        ("reservoir.router.tau=3", "reservoir.router has no option 'tau'"),
-        ("reservoir.clustering.temperature=hot", "temperature must be"),
-        ("reservoir.style.taps=[1]", "taps [1] must be convolutions"),
-        ("reservoir.style.weights=none.pth", "none.pth: set reservoir.style.weights to 'shipped'"),
-        ("reservoir.pipeline.init=best", "unknown initialisation of experts 'best'"),
-        ("reservoir.calibration.file=none", "no calibration file at none"),
+        ("params.under=neck", "below 'neck'"),
+        ("test_cfg.round=1", "test_cfg has no option 'round' (did you mean 'rounds'?)"),
     ],
 )
-def test_wrong_reservoir_options(capfd, reservoir, tmp_path, option, message):
-    assert message in fail(capfd, *reservoir, option)
+def test_wrong_options_of_model_and_loop_leave_no_results(capfd, tent, tmp_path, option, message):
+    assert message in fail(capfd, *tent, option)
     assert not (tmp_path / "w" / "results.json").exists()
 
 
@@ -117,7 +96,7 @@ def test_checkpoint_of_another_architecture(capfd, minicity, tmp_path, tiny_mode
     state["backbone.layers.0.0.projection.weight"] = torch.zeros(64, 3, 7, 7)
     save_file(state, tmp_path / "other.safetensors")
     command = [TINY / "segformer-tiny_source.py", tmp_path / "other.safetensors"]
-    options = [f"--work-dir={tmp_path}", "--cfg-options", *data_options(minicity)]
+    options = [f"--work-dir={tmp_path}", "--cfg-options", *data_options(minicity), *SHORT]
     line = fail(capfd, *command, *options)
     assert "0 missing and 1 of another shape" in line
     assert "backbone.layers.0.0.projection.weight" in line
@@ -130,16 +109,15 @@ def test_checkpoint_is_really_loaded(minicity, tmp_path, tiny_model):
     state["decode_head.conv_seg.bias"][:] = torch.where(torch.arange(19) == 8, 1e4, 0.0)
     weights = tmp_path / "vegetation.safetensors"
     save_file(state, weights)
-    results = run("segformer-tiny_source", minicity, tmp_path, flags=[weights])
+    results = run("segformer-tiny_source", minicity, tmp_path, *SHORT, flags=[weights])
     for visit in results["visits"]:  # everything is vegetation
         scores = visit["per_class"]
         assert scores["vegetation"] > 0
         assert all(not v for name, v in scores.items() if name != "vegetation")
 
 
-def test_seed_goes_into_the_results(minicity, tmp_path):
-    results = run("segformer-tiny_source", minicity, tmp_path, flags=["--seed=7"])
-    assert results["seed"] == 7
+def test_seed_goes_into_the_results(source_run):
+    assert source_run.results["seed"] == 7
 
 
 @pytest.mark.parametrize(
@@ -204,7 +182,7 @@ def test_nothing_fails_silently(capfd, minicity, tmp_path):
     assert "options of this run, defaults included" in log.read_text()
 
 
-def test_an_abort_gives_the_terminal_back_and_visits_are_in_the_log(
+def test_an_abort_gives_the_terminal_back_and_keeps_finished_visits(
     capfd, minicity, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -226,6 +204,10 @@ def test_an_abort_gives_the_terminal_back_and_visits_are_in_the_log(
     assert "Traceback" not in told
     (log,) = tmp_path.glob("*/*.log")
     assert "round 1/2 fog: mIoU" in log.read_text()
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["complete"] is False
+    assert [visit["domain"] for visit in results["visits"]] == ["fog"]
+    assert len(results["routes"]) == 3
 
 
 def test_images_of_different_sizes_in_a_batch(capfd, minicity, tmp_path):

@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 from mmseg.datasets import CityscapesDataset
-from stream_run import TINY, data_options, run
+from stream_run import SHORT, TINY, data_options, run
 
 from mmseg_reservoir.seg.hooks.pseudo_label_hook import panel
 from mmseg_reservoir.seg.label_images import overlay
@@ -25,9 +25,8 @@ def write_config(path, hook: str):
     return path
 
 
-def test_show_dir_saves_the_first_frame_of_every_visit(minicity, tmp_path):
-    show = tmp_path / "panels"
-    run("segformer-tiny_source", minicity, tmp_path / "w", flags=[f"--show-dir={show}"])
+def test_show_dir_saves_the_first_frame_of_every_visit(minicity, source_run):
+    show = source_run.work_dir.parent / "panels"
     panels = panels_in(show)
     assert [str(p.parent.relative_to(show)) for p in panels] == [
         "round1/fog",
@@ -47,13 +46,14 @@ def test_show_dir_saves_the_first_frame_of_every_visit(minicity, tmp_path):
     assert shown[128:].shape[0] >= 18  # the legend
 
 
-@pytest.mark.parametrize(("words", "count"), [("2", 2), ("all", 3), (None, 1)])
-def test_so_many_frames_of_every_visit_are_shown(minicity, tmp_path, words, count):
-    flags = [f"--show-dir={tmp_path / 'p'}"] + ([f"--show-frames={words}"] if words else [])
-    run("segformer-tiny_source", minicity, tmp_path / "w", "test_cfg.rounds=1", flags=flags)
+@pytest.mark.parametrize(
+    ("count", "wanted"), [("2", ["000001", "000003"]), ("all", ["000001", "000002", "000003"])]
+)
+def test_so_many_frames_of_every_visit_are_shown(minicity, tmp_path, count, wanted):
+    flags = [f"--show-dir={tmp_path / 'p'}", f"--show-frames={count}"]
+    run("segformer-tiny_source", minicity, tmp_path / "w", *SHORT, flags=flags)
     names = [p.stem[-15:-9] for p in panels_in(tmp_path / "p" / "round1" / "fog")]
-    wanted = {1: ["000001"], 2: ["000001", "000003"], 3: ["000001", "000002", "000003"]}
-    assert names == wanted[count]
+    assert names == wanted
 
 
 @pytest.mark.parametrize("words", ["none", "0", "-3"])

@@ -11,7 +11,7 @@ import pytest
 from mmengine.config import Config
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
-from stream_run import TINY, data_options, run, seeded_reservoir
+from stream_run import SHORT, TINY, data_options, run
 
 from mmseg_reservoir.check.survey import list_files
 from mmseg_reservoir.datasets import LAYOUTS
@@ -20,13 +20,6 @@ from mmseg_reservoir.report.runs import read_runs
 from mmseg_reservoir.seg import ResultsHook
 from mmseg_reservoir.seg.loop import Visit
 from tools import test_tta
-
-
-@pytest.fixture(scope="module")
-def finished(minicity, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    options = seeded_reservoir(folder / "cache")
-    return folder, run("segformer-tiny_tent_reservoir", minicity, folder, *options)
 
 
 def small_run(folder, miou=50.0, **model):
@@ -89,8 +82,8 @@ def test_a_failure_of_the_tables_is_told_and_ends_nothing(tmp_path):
     assert files == f"Results are in {tmp_path / 'results.json'} and .csv"
 
 
-def test_json_has_everything(finished):
-    _, results = finished
+def test_json_has_everything(reservoir_run):
+    results = reservoir_run.results
     assert results["complete"] is True
     assert (results["method"], results["reservoir"], results["seed"]) == ("Tent", True, 0)
     assert results["tau"] > 0
@@ -129,10 +122,9 @@ def test_json_has_everything(finished):
     assert ks[-1] > 1
 
 
-def test_data_has_the_checkers_manifest_and_the_order(finished, minicity):
-    _, results = finished
+def test_data_has_the_checkers_manifest_and_the_order(reservoir_run, minicity):
     found = {files.cell.name: files for files in list_files(LAYOUTS["minicity"], minicity).cells}
-    assert results["data"] == {
+    assert reservoir_run.results["data"] == {
         name: {
             "images": 3,
             "manifest": manifest_hash(found[f"train/{name}"].used, minicity),
@@ -142,8 +134,8 @@ def test_data_has_the_checkers_manifest_and_the_order(finished, minicity):
     }
 
 
-def test_csv_agrees_at_full_precision(finished):
-    folder, results = finished
+def test_csv_agrees_at_full_precision(reservoir_run):
+    folder, results, _ = reservoir_run
     with (folder / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["mIoU"]) for row in rows] == [v["mIoU"] for v in results["visits"]]
@@ -170,15 +162,14 @@ def test_an_interrupted_run_keeps_its_finished_visits(minicity, tmp_path, monkey
     assert len(results["routes"]) == 6
 
 
-def test_table_is_printed_at_the_end(minicity, tmp_path, capfd):
-    results = run("segformer-tiny_source", minicity, tmp_path)
-    printed = capfd.readouterr().out
-    assert "mIoU by condition and visit" in printed
-    assert f"{results['visits'][0]['mIoU']:.2f}" in printed
-    assert "night" in printed
+def test_table_is_printed_at_the_end(source_run):
+    assert "mIoU by condition and visit" in source_run.printed
+    assert f"{source_run.results['visits'][0]['mIoU']:.2f}" in source_run.printed
+    assert "night" in source_run.printed
+    assert "beside the published row" not in source_run.printed  # MiniCity has none
 
 
-def test_published_row_is_printed_beside_ours(minicity, tmp_path, capfd):
+def test_published_row_is_printed_beside_ours(minicity, tmp_path, monkeypatch, capfd):
     config = tmp_path / "own.py"
     config.write_text(f"_base_ = {str(TINY / 'segformer-tiny_source.py')!r}\n")
     (tmp_path / "metafile.yaml").write_text(
@@ -188,28 +179,15 @@ def test_published_row_is_printed_beside_ours(minicity, tmp_path, capfd):
         "    Results:\n"
         "      - {Dataset: ACDC fog, Metrics: {mIoU visit 1: 11.5, mIoU visit 4: 77.5}}\n"
     )
-    results = run(config, minicity, tmp_path / "w")
+    monkeypatch.chdir(tmp_path)  # a config is found from its own folder, too
+    results = run(Path("own.py"), minicity, tmp_path / "w", *SHORT)
     printed = capfd.readouterr().out
+    assert results["complete"] is True
     assert results["config_file"] == str(config)
     assert "beside the published row 'Own'" in printed
     assert "11.5" in printed
     assert f"{results['visits'][0]['mIoU'] - 11.5:+.2f}" in printed
     assert "77.5" not in printed  # the run has no visit 4
-
-
-def test_a_run_from_the_folder_of_its_config(minicity, tmp_path, monkeypatch, capfd):
-    base = str(TINY / "segformer-tiny_source.py")
-    (tmp_path / "own.py").write_text(f"_base_ = {base!r}\n")
-    monkeypatch.chdir(tmp_path)
-    results = run(Path("own.py"), minicity, tmp_path / "w")
-    assert results["complete"] is True
-    assert results["config_file"] == str(tmp_path / "own.py")
-    assert "cannot show" not in capfd.readouterr().out
-
-
-def test_minicity_has_no_published_row(minicity, tmp_path, capfd):
-    run("segformer-tiny_source", minicity, tmp_path)
-    assert "beside the published row" not in capfd.readouterr().out
 
 
 def test_tensorboard_by_config_alone(minicity, tmp_path):
@@ -232,16 +210,16 @@ def test_tensorboard_by_config_alone(minicity, tmp_path):
 
 def test_frames_without_labels_are_predicted_and_not_scored(minicity, tmp_path, capfd):
     shutil.copytree(minicity / "rgb_anon", tmp_path / "data" / "rgb_anon")
-    results = run("segformer-tiny_tent", tmp_path / "data", tmp_path / "w")
-    assert [visit["mIoU"] for visit in results["visits"]] == [None] * 4
-    assert len(results["routes"]) == results["updates"]["updates"] == 12
+    results = run("segformer-tiny_tent", tmp_path / "data", tmp_path / "w", *SHORT)
+    assert [visit["mIoU"] for visit in results["visits"]] == [None]
+    assert len(results["routes"]) == results["updates"]["updates"] == 3
     labels = sorted((tmp_path / "w" / "predictions").rglob("*_labelTrainIds.png"))
-    assert len(labels) == 12
+    assert len(labels) == 3
     assert labels[0].parent == tmp_path / "w" / "predictions" / "round1" / "fog"
     assert cv2.imread(str(labels[0]), cv2.IMREAD_GRAYSCALE).shape == (128, 256)
     printed = capfd.readouterr().out
     assert "nothing was scored" in printed
-    assert "round 1/2 fog: not scored" in printed
+    assert "round 1/1 fog: not scored" in printed
     assert "nan" not in printed
 
 
@@ -260,15 +238,15 @@ def test_mmsegs_format_only_writes_every_prediction(minicity, tmp_path):
     options = [
         "test_evaluator.format_only=True",
         f"test_evaluator.output_dir={tmp_path / 'out'}",
-        "test_cfg.rounds=1",
+        *SHORT,
     ]
     results = run("segformer-tiny_source", minicity, tmp_path / "w", *options)
-    assert [visit["mIoU"] for visit in results["visits"]] == [None, None]
-    assert len(list((tmp_path / "out").glob("*.png"))) == 6
+    assert [visit["mIoU"] for visit in results["visits"]] == [None]
+    assert len(list((tmp_path / "out").glob("*.png"))) == 3
 
 
 def test_dice_is_recorded_beside_miou(minicity, tmp_path):
-    options = ["test_evaluator.iou_metrics=[mDice]", "test_cfg.rounds=1"]
+    options = ["test_evaluator.iou_metrics=[mDice]", *SHORT]
     results = run("segformer-tiny_source", minicity, tmp_path, *options)
     for visit in results["visits"]:
         assert visit["mDice"] >= visit["mIoU"] > 0
