@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from .. import __version__
+from ..errors import ReservoirError
 from ..files import write_text
 from .record_entries import RouteRecord, VisitRecord, finite
 from .route_log import RouteLog
@@ -115,6 +116,11 @@ class RunRecord:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
+        if "n_routes" not in state:
+            raise ReservoirError(
+                "the state was saved by an earlier version, which kept its routes elsewhere: start "
+                "the run again with --overwrite"
+            )
         self.about = json.loads(state["about"])
         visits = [VisitRecord(**visit) for visit in state["visits"]]
         self.visits = {(visit.round, visit.domain): visit for visit in visits}

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from mmseg_reservoir import __version__
+from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.closing import closing_tables
 from mmseg_reservoir.report.published import row_of
 from mmseg_reservoir.report.record import (
@@ -163,6 +164,14 @@ def test_a_resumed_record_has_every_route_once(tmp_path):
         one.write()
     assert read_routes(tmp_path / "killed") == read_routes(tmp_path / "whole")
     assert resumed.finish({}) == whole.finish({}) == stored(tmp_path / "killed")
+
+
+def test_a_state_of_an_earlier_version_is_refused(tmp_path):
+    record = RunRecord(tmp_path, "mIoU", ABOUT)
+    state = record.state_dict()
+    state["routes"] = state.pop("n_routes")
+    with pytest.raises(ReservoirError, match=r"earlier version.*--overwrite"):
+        record.load_state_dict(state)
 
 
 def test_an_unfinished_run_is_read_with_its_routes(tmp_path):
