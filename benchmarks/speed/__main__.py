@@ -25,7 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # to run from anywhere
 
 from benchmarks.speed import growth, page, ratios
-from benchmarks.speed.cases import Case
+from benchmarks.speed.cases import VARIANTS, Case
 from benchmarks.speed.interleaved import CLOCKS
 from benchmarks.speed.ratios import Clock, Figures
 from mmseg_reservoir.command_line import end_in_one_line
@@ -35,12 +35,20 @@ ROOT = Path(__file__).resolve().parents[2]
 Job = tuple[str, Callable[[], Figures]]
 
 
+PRESETS = ["stream", "robust", "robust-unguarded"]
+
+
 def quick_jobs(clock: Clock) -> list[Job]:
-    """What `make bench` measures."""
-    seg, cls = Case("tent", "segformer-b0", "256x512"), Case("tent", "resnet20", "batch64")
+    """Return what `make bench` measures."""
+    tiny, b0 = ("segformer-tiny", "128x256"), ("segformer-b0", "512x1024")
+    cifar = Case("tent", "resnet20", "batch64")
     return [
-        ("b0", lambda: ratios.compare(seg, [*seg.variants, "naive"], 4, 5, clock)),
-        ("cifar", lambda: ratios.compare(cls, [*cls.variants, "naive"], 16, 7, clock)),
+        ("tiny", lambda: ratios.compare(Case("tent", *tiny), PRESETS, 4, 31, clock)),
+        ("tiny", lambda: ratios.compare(Case("align", *tiny), ["robust"], 4, 31, clock)),
+        ("b0", lambda: ratios.compare(Case("tent", *b0), [*PRESETS, "naive"], 4, 5, clock)),
+        ("b0", lambda: ratios.compare(Case("align", *b0), ["robust"], 4, 11, clock)),
+        ("cifar", lambda: ratios.compare(cifar, [*VARIANTS, "naive"], 16, 15, clock)),
+        ("vit", lambda: ratios.compare(Case("tent", "vit-s", "batch8"), PRESETS, 4, 7, clock)),
         ("cotta", lambda: ratios.literal_cotta(1, clock, "128x256")),
         ("growth", lambda: growth.with_experts((2, 16), 30, clock)),
         ("bytes", lambda: growth.bytes_per_expert("segformer-b0")),
@@ -49,10 +57,12 @@ def quick_jobs(clock: Clock) -> list[Job]:
 
 
 def full_jobs(clock: Clock) -> list[Job]:
-    """What `make bench FULL=1` measures."""
+    """Return what `make bench FULL=1` measures."""
     big = Case("tent", "segformer-b5", "540x960")
+    b2 = Case("tent", "segformer-b2", "512x1024")
     jobs: list[Job] = [
-        ("b5", lambda: ratios.compare(big, [*big.variants, "naive"], 16, 5, clock)),
+        ("b5", lambda: ratios.compare(big, [*VARIANTS, "naive"], 16, 5, clock)),
+        ("b2", lambda: ratios.compare(b2, PRESETS, 4, 5, clock)),
         ("bytes", lambda: growth.bytes_per_expert("segformer-b5")),
     ]
     for name in ("tent", "eata", "cotta", "lora"):
@@ -76,7 +86,7 @@ def full_jobs(clock: Clock) -> list[Job]:
 
 def _row(group: str, case: Case, k: int, clock: Clock) -> Job:
     rounds = 3 if case.method == "cotta" else 7
-    return group, lambda: ratios.compare(case, case.variants, k, rounds, clock)
+    return group, lambda: ratios.compare(case, [*VARIANTS], k, rounds, clock)
 
 
 def machine(clock: str) -> Figures:
@@ -112,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure, write, tell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="up to half an hour")
-    parser.add_argument("--only", nargs="+", help="groups: b5 b0 cifar cotta growth bytes ...")
+    parser.add_argument("--only", nargs="+", help="groups: tiny b0 b2 b5 cifar vit cotta ...")
     parser.add_argument("--clock", choices=[*CLOCKS], default="wall")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/speed.json")
     parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md")

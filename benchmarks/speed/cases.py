@@ -16,24 +16,22 @@ from benchmarks.cifar_parts import CifarResNet20
 from benchmarks.speed.naive import LiteralCotta, NaiveReservoir, PlainVGG
 from benchmarks.speed.recurring import fill
 from mmseg_reservoir.build import CLASSIFICATION, SEGMENTATION, Plan, Workplace
+from mmseg_reservoir.cls.backbones.trained import SmallViT
 from mmseg_reservoir.cls.logits import classification_forward
 from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.options import register
 
 ROOT = Path(__file__).resolve().parents[2]
-HALF = {"size": 0.5}
-"""Options of a style that is looked at in half the size."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {"preset": "published"},
     "stream": {"preset": "stream"},
-    "stream-exact": {"preset": "stream", "style": {"size": None, "crop": None}},
-    "stream-half": {"preset": "stream", "style": HALF},
     "robust": {"preset": "robust"},
-    "robust-half": {"preset": "robust", "style": HALF},
+    "robust-unguarded": {"preset": "robust", "guard": None},
 }
-"""Reservoirs beside the base method. ``exact``: the style of whole images in their own size."""
+"""Reservoirs beside the base method."""
 METHODS: dict[str, dict[str, Any]] = {
+    "align": {"method": {"type": "align"}},  # without a reservoir: the source model
     "tent": {"method": {"type": "tent"}},
     "eata": {"method": {"type": "eata", "margin": 1.0}},  # random nets are never sure
     "cotta": {"method": {"type": "cotta"}},
@@ -43,37 +41,40 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 VISIT = 10
 """Images of a visit: each begins with some that are routed with doubt."""
-_SMALL = {
-    "backbone": {"embed_dims": 32, "num_layers": [2, 2, 2, 2]},
-    "decode_head": {"in_channels": [32, 64, 160, 256]},
-}
+_STYLES = {"128x256": {"size": 64}}  # by the size of images, as the configs for them say
+_DEPTHS = {"b0": (32, [2, 2, 2, 2]), "b2": (64, [3, 4, 6, 3])}
+"""Width and depths of the smaller SegFormers."""
 
 register("method", "cotta_literal")(LiteralCotta)
 
 
 def segformer(size: str) -> nn.Module:
-    """SegFormer-B0 of mmseg, or B5 with NVlabs' head."""
+    """Return MiniCity's SegFormer (tiny), mmseg's B0 or B2, or B5 with NVlabs' head."""
     from mmengine.config import Config
     from mmengine.registry import MODELS, init_default_scope
 
     import mmseg_reservoir.seg  # noqa: F401 (with mmcv-lite, mmseg can be imported only after it)
 
     init_default_scope("mmseg")
-    name = {"b0": "segformer_mit-b5.py", "b5": "segformer_mit-b5_nvlabs.py"}[size]
+    files = {"tiny": "segformer_tiny.py", "b5": "segformer_mit-b5_nvlabs.py"}
+    name = files.get(size, "segformer_mit-b5.py")
     model = Config.fromfile(ROOT / "configs/_base_/models" / name).model
-    if size == "b0":
-        for part, options in _SMALL.items():
-            model[part].update(options)
+    if size in _DEPTHS:
+        width, depths = _DEPTHS[size]
+        model.backbone.update(embed_dims=width, num_layers=depths)
+        model.decode_head.in_channels = [width, 2 * width, 5 * width, 8 * width]
         model.decode_head.norm_cfg = {"type": "BN", "requires_grad": True}
     return MODELS.build(model).eval()
 
 
 @cache
 def network(name: str) -> nn.Module:
-    """A network with random weights, the same ones for all who ask."""
+    """Return a network with random weights, the same ones for all callers."""
     torch.manual_seed(0)
     if name == "resnet20":
         return CifarResNet20().eval()
+    if name == "vit-s":
+        return SmallViT(side=224, patch=16, dim=384, depth=12, heads=6, classes=1000).eval()
     return segformer(name.removeprefix("segformer-"))
 
 
@@ -83,8 +84,8 @@ class Case:
 
     Args:
         method: One of `METHODS`.
-        net: ``segformer-b0``, ``segformer-b5`` or ``resnet20``.
-        size: ``HEIGHTxWIDTH`` of one image, or ``batchN`` of images of 32 x 32.
+        net: ``segformer-`` and ``tiny``, ``b0``, ``b2`` or ``b5``; ``resnet20`` or ``vit-s``.
+        size: ``HEIGHTxWIDTH`` of one image, or ``batchN`` of images for a classifier.
     """
 
     method: str
@@ -100,16 +101,15 @@ class Case:
     def shape(self) -> tuple[int, int, int, int]:
         """Of the inputs."""
         if self.size.startswith("batch"):
-            return int(self.size.removeprefix("batch")), 3, 32, 32
+            side = 224 if self.net == "vit-s" else 32
+            return int(self.size.removeprefix("batch")), 3, side, side
         height, width = map(int, self.size.split("x"))
         return 1, 3, height, width
 
     @property
-    def variants(self) -> list[str]:
-        """Those that differ: of small frames all is looked at by default, and less if told to."""
-        count, _, *sides = self.shape
-        left_out = "-exact" if count == 1 and min(sides) <= 256 else "-half"
-        return [name for name in VARIANTS if not name.endswith(left_out)]
+    def classifies(self) -> bool:
+        """Whether the network is a classifier."""
+        return not self.net.startswith("segformer")
 
     def inputs(self, count: int, seed: int = 0) -> list[Tensor]:
         """Batches of noise in [0, 1], in patches, so that filters find edges."""
@@ -121,7 +121,7 @@ class Case:
     def place(self) -> Workplace:
         """A copy of the network, and how it is run."""
         net = copy.deepcopy(network(self.net))
-        if self.net == "resnet20":
+        if self.classifies:
             return Workplace(net, classification_forward, ImageRange("unit"))
         from mmseg_reservoir.seg.forward import segmentation_forward
 
@@ -140,9 +140,13 @@ class Case:
             **options: Of the reservoir, over those of the variant.
         """
         chosen: Mapping[str, Any] = VARIANTS["published" if variant == "naive" else variant]
+        if self.size in _STYLES and chosen["preset"] in ("stream", "robust"):
+            options = {"style": _STYLES[self.size], **options}
         if chosen["preset"] == "robust":
             # Trials of another reach are rare after an expert's first batches: none is timed.
-            options = {"guard": {"margin": 0.05}, "alignment": {"reach": 0.5}, **options}
+            options = {"alignment": {"reach": 0.5}, **options}
+            if "guard" not in chosen:
+                options = {"guard": {"margin": 0.05}, **options}
         pipeline = self._plan({**chosen, "k_max": k, **options}).assemble(self.place())
         self._prepared(pipeline)
         if variant == "naive":
@@ -155,7 +159,7 @@ class Case:
         return pipeline
 
     def _plan(self, reservoir: Mapping[str, Any] | None) -> Plan:
-        task = CLASSIFICATION if self.net == "resnet20" else SEGMENTATION
+        task = CLASSIFICATION if self.classifies else SEGMENTATION
         return Plan(task, **METHODS[self.method], reservoir=reservoir)
 
     def _prepared(self, pipeline: AdaptationPipeline) -> AdaptationPipeline:

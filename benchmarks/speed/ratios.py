@@ -86,7 +86,7 @@ def _with_probes(
     probe = over(interleave(pair, case.inputs(1, seed=2), clock), name, "base")[0]
     settle_guard(guarded, k)
     # One pass per `every` batches; a map's probe has three of them.
-    interval = guarded.guard.every * (1 if case.net == "resnet20" else 3)
+    interval = guarded.guard.every * (1 if case.classifies else 3)
     return Spread(*(value + max(0.0, probe - value) / interval for value in quiet))
 
 

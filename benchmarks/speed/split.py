@@ -49,7 +49,7 @@ def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[
     method = pipeline.method
     places: list[tuple[Any, str, str]] = [
         (method, "forward", "forward"),
-        (method, "backward", "backward"),
+        (method, "_propagate", "backward"),
         (method, "move", "step"),
     ]
     if hasattr(pipeline, "reservoir"):

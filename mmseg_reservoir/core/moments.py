@@ -31,8 +31,10 @@ def channel_moments(output: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     values = output.detach()[tuple(parts)].float()
     if not dims:  # one value per channel and image, which has no variance
         return values, torch.zeros_like(values)
-    var, mean = torch.var_mean(values, dims, correction=0)
-    return mean, (var + _EPSILON).log()
+    # torch.var_mean takes up to ten times as long.
+    mean = values.mean(dims, keepdim=True)
+    var = (values - mean).square_().mean(dims)
+    return mean.flatten(1), (var + _EPSILON).log()
 
 
 def average_moments(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
