@@ -96,8 +96,8 @@ class Plan:
         task: ``SEGMENTATION`` or ``CLASSIFICATION``.
         method: A name, or ``dict(type=name, optimizer=dict(type=..., lr=...), **options)``.
         params: What adapts: ``dict(type=..., **options)``.
-        statistics: What BatchNorm normalises by: ``"running"``, ``"batch"``, the share of the
-            batch as a number, or ``dict(share=..., per_expert=True)``.
+        statistics: What BatchNorm normalizes by: ``"running"``, ``"batch"``, or the share of the
+            batch as a number. None: the default of the method, or else of the task.
         reservoir: Options (see ``presets.py``), the name of a preset, or None: the plain method.
         seed: Of everything random in method, params and router, unless these have their own.
     """
@@ -192,7 +192,7 @@ class Plan:
                 )
             _logger.info("%s looks at the source images ...", name)
             pipeline.method.prepare(place.source)
-            # A look must leave no trace, in statistics that follow what they see neither.
+            # Every domain starts from the source's values, whatever prepare() did to them.
             pipeline.method.space.load(pipeline.method.source)
         there = getattr(place.source, "is_named", True)  # both can do without
         return _measure(pipeline, place.source if there else None, calibration)

@@ -12,7 +12,7 @@ from .methods import AdaptationMethod
 from .methods.parts.optimizers import optimizer_factory, pick_optimizer
 from .options import Choice, Options, parameters_of, pick, table
 from .spaces.base import ParamSpace
-from .spaces.norm_statistics import Statistics
+from .spaces.norm_statistics import read_batch_share, set_batch_share
 
 if TYPE_CHECKING:
     from .build import Task, Workplace
@@ -41,23 +41,22 @@ class MethodPlan:
             self.factory = optimizer_factory(self.optimizer)
         self.params = pick("params", params, "params", default="norm_affine", given=("model",))
         self.defaults = {"seed": seed, "under": task.under}
-        wish = self.method.factory.statistics or task.statistics
-        self.statistics = Statistics.of(statistics, wish)
+        default = self.method.factory.statistics or task.statistics
+        self.batch_share = read_batch_share(statistics, default)
 
     def complete(self) -> dict[str, Any]:
         """All options with their values."""
         method = self.method.complete(seed=self.defaults["seed"])
         method["optimizer"] = self.optimizer.complete() if self.optimizer else self.factory
         params = self.params.complete(**self.defaults)
-        return {"method": method, "params": params, "statistics": vars(self.statistics)}
+        return {"method": method, "params": params, "statistics": self.batch_share}
 
     def make(self, place: Workplace) -> AdaptationMethod:
         """The method around the model."""
-        self.statistics.apply(place.model)
+        set_batch_share(place.model, self.batch_share)
         space = self.params.make(model=place.model, **self.defaults)
         if not isinstance(space, ParamSpace):
             space = ParamSpace(place.model, space)
-        self.statistics.carry(space)
         given = {"forward": partial(place.forward, place.model), "space": space}
         if self.factory is not None:
             given["optimizer"] = self.factory

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
 from mmseg_reservoir.methods import Tent
 from mmseg_reservoir.routing import InformationClustering, StyleRouter
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
-from mmseg_reservoir.spaces.norm_statistics import Statistics
+from mmseg_reservoir.spaces import ParamSpace, norm_affine, read_batch_share, set_batch_share
 
 
 def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -58,7 +56,7 @@ def make_method(
     lr: float = 0.05,
     dtype: torch.dtype = torch.float32,
     handles: str = "pixels",
-    statistics: Any = None,
+    statistics: str | float | None = None,
     optimizer: Callable | None = None,
     **options,
 ):
@@ -69,16 +67,14 @@ def make_method(
         lr: Learning rate of Adam.
         dtype: Of the net.
         handles: ``"pixels"`` for the segmentation net, ``"images"`` for the classifier.
-        statistics: What BatchNorm normalises by; None for what the method wishes.
+        statistics: What BatchNorm normalizes by; None for the default of the method.
         optimizer: Makes another optimizer than Adam.
         **options: Of the method.
     """
     net = make_net(dtype) if handles == "pixels" else make_classifier(dtype)
     default = "batch" if handles == "images" else "running"
-    statistics = Statistics.of(statistics, cls.statistics or default)
-    statistics.apply(net)
+    set_batch_share(net, read_batch_share(statistics, cls.statistics or default))
     space = ParamSpace(net, norm_affine(net))
-    statistics.carry(space)
     return cls(net, space, optimizer or partial(torch.optim.Adam, lr=lr), **options)
 
 

@@ -160,7 +160,7 @@ def test_resolved_options_are_plain_and_hold_every_default():
         "types": ["LayerNorm", "BatchNorm", "GroupNorm"],
         "skip": [],
     }
-    assert options["statistics"] == {"share": 0.0, "per_expert": False}
+    assert options["statistics"] == 0
     assert options["reservoir"]["router"]["patience"] == 10.0
     assert options["reservoir"]["space"]["mean"] == ["standardise", "squash"]
     assert "reservoir.router: type=segment, run=4" in plan.describe()
@@ -225,22 +225,6 @@ def test_method_task_and_user_say_what_batch_normalisation_goes_by(task, method,
     net = TASKS[task][1]()
     assemble(task, net, method=method, statistics=wish)
     assert (net[4].running_mean is not None) == kept
-
-
-@both_tasks
-def test_blended_statistics_of_every_expert(task, stream):
-    options = {"preset": "published", "style": SEEDED, "router": {"quantile": 0.9}}
-    pipeline = assemble(
-        task, method="tent", statistics={"share": 0.1, "per_expert": True}, reservoir=options
-    )
-    for images in stream:
-        pipeline.step(images)
-    experts = pipeline.reservoir.experts
-    assert len(experts) > 1
-    names = pipeline.method.space.names
-    assert names[-2:] == ["4.running_mean", "4.running_var"]
-    carried = experts[:, pipeline.method.space.adapting :]
-    assert not torch.allclose(carried[0], carried[1])
 
 
 @both_tasks

@@ -51,10 +51,9 @@ class AdaptiveClassifier(nn.Module):
             learn from the source. None if neither does, or if a saved state is to be loaded.
         params: What adapts, ``dict(type=..., **options)``: ``norm_affine``, ``all``, ``lora``,
             ``prompt``.
-        statistics: What BatchNorm normalises by: ``"batch"``, as TENT does; ``"running"``, the
-            source's, for streams of single images; a number between 0 and 1, the share of the
-            batch; or ``dict(share=0.1, per_expert=True)``, where an expert's statistics follow
-            its stream. None: as the method wishes.
+        statistics: What BatchNorm normalizes by: ``"batch"``, as TENT does; ``"running"``, the
+            source's, for streams of single images; or a number from 0 to 1, the share of the
+            batch. None: the default of the method.
         images: What the images of the stream are: ``"unit"`` for values in [0, 1], ``"imagenet"``
             if normalised by ImageNet's mean and deviation, or a pair ``(mean, std)``. The net gets
             them as they are; it is the style that needs to know, and augmentations.
@@ -72,7 +71,7 @@ class AdaptiveClassifier(nn.Module):
         reservoir: Mapping[str, Any] | str | None = None,
         source: Iterable[Any] | None = None,
         params: Mapping[str, Any] | None = None,
-        statistics: str | float | Mapping[str, Any] | None = None,
+        statistics: str | float | None = None,
         images: str | tuple = "unit",
         batch_size: int | None = None,
         seed: int = 0,

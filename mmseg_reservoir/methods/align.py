@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from ..errors import ReservoirError
 from ..options import register
 from .source import Source
 
@@ -19,14 +16,6 @@ class Align(Source):
     One forward pass per batch in inference mode, so it also runs networks that have no gradient.
     Without a reservoir, or with ``reservoir.alignment=None``, it is the source model.
     """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        if self.space.followers:
-            raise ReservoirError(
-                "align has no pass that moves the statistics of an expert's BatchNorm: leave out "
-                'statistics=dict(per_expert=True), or write statistics="running"'
-            )
 
     def adapt(self, inputs: Tensor) -> Tensor:
         """Predict a batch."""

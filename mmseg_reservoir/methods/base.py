@@ -15,7 +15,6 @@ from torch import Tensor
 from ..core.change import Change, read_flags
 from ..errors import ReservoirError
 from ..spaces.base import ParamSpace
-from ..spaces.normalisation import learning
 from .parts.last_good import TROUBLES, LastGood, note
 
 Forward = Callable[[Tensor], Tensor]
@@ -105,7 +104,7 @@ class AdaptationMethod(ABC):
         good = LastGood(self)
         self.checks = {}
         self.space.zero_grad()
-        with torch.enable_grad(), learning(self.space.followers, when=torch.is_grad_enabled):
+        with torch.enable_grad():
             prediction, loss = self.loss(inputs)
             if loss is None:
                 self.counts["skipped"] += 1
@@ -136,12 +135,11 @@ class AdaptationMethod(ABC):
 
     def check_can_rest(self) -> None:
         """Refuse a trigger where a batch that is only predicted would be missed."""
-        reason = self.must_see
-        if self.space.followers:
-            reason = "statistics of an expert come from every batch"
-        if reason:
-            told = f"a trigger keeps batches from {type(self).__name__}, which must see all of them"
-            raise ReservoirError(f"{told}: {reason}. Leave reservoir.trigger out")
+        if self.must_see:
+            raise ReservoirError(
+                f"a trigger keeps batches from {type(self).__name__}, which must see all of them: "
+                f"{self.must_see}. Leave reservoir.trigger out"
+            )
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:

@@ -125,8 +125,7 @@ class Cola(Eta):
         slope = vectors @ gradient
         alpha = alpha - self.alpha_lr * before * (slope - before @ slope)
         change = (alpha.softmax(dim=0) - before) @ vectors
-        with self.space.carried_kept():
-            self.space.load(self.space.values.detach() + change)
+        self.space.load(self.space.values.detach() + change)
         self.state["alpha"] = alpha
 
 

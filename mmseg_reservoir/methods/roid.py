@@ -82,8 +82,7 @@ class Roid(AdaptationMethod):
     def step(self) -> None:
         """Let the optimizer step; then go a little back to the source."""
         super().step()
-        with self.space.carried_kept():  # the ensemble is one of weights
-            self.space.load(torch.lerp(self.source, self.space.values.detach(), self.alpha))
+        self.space.load(torch.lerp(self.source, self.space.values.detach(), self.alpha))
 
     def correct(self, logits: Tensor) -> Tensor:
         """Weight the prediction by the class frequencies of its batch, smoothed.

@@ -29,8 +29,7 @@ class Source(AdaptationMethod):
         super().__init__(forward, space, optimizer)
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, None]:
-        # Nothing needs a gradient, but statistics that follow the stream do so only beside one.
-        with torch.set_grad_enabled(bool(self.space.followers)):
+        with torch.no_grad():
             return self.forward(inputs), None
 
 

@@ -40,8 +40,7 @@ class VectorLayout:
     def of(cls, space: ParamSpace) -> VectorLayout:
         """That of a space."""
         blended = layers_of(space.model, BlendedBatchNorm).values()
-        # A share that is a tensor is one that experts find: it is among their values.
-        shares = [x.rate for x in blended if x.always and not isinstance(x.rate, Tensor)]
+        shares = [layer.rate for layer in blended if layer.always]
         norms = layers_of(space.model, _BatchNorm).values()
         shares += [1.0 for layer in norms if layer.running_mean is None]
         added = "prompts" if isinstance(space, PromptSpace) else None

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from .normalisation import BlendedBatchNorm
 
 
 class ParamSpace:
@@ -35,8 +34,6 @@ class ParamSpace:
         self._flatten()
         self.adapting = len(self)
         """How many of the values adapt: the first ones. What the space carries comes after."""
-        self.followers: list[BlendedBatchNorm] = []
-        """Layers that move what the space carries while a method adapts."""
 
     def carry(self, buffers: Mapping[str, Tensor]) -> None:
         """Make buffers of the model part of the values, although no gradient moves them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -78,21 +78,20 @@ class BlendedBatchNorm(_BatchNorm):
             setattr(self, name, getattr(norm, name))
         self.rate = rate
         self.always = always
-        self.learns: Callable[[], bool] | None = None
+        self.learns = False
         self.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
         running_mean, running_var = self.running_mean, self.running_var
         assert running_mean is not None, "a layer without running statistics is not blended"
-        learns = self.learns is not None and self.learns()
-        if not (learns or self.always) or _has_one_value(x):
+        if not (self.learns or self.always) or _has_one_value(x):
             return batch_norm(x, running_mean, running_var, self.weight, self.bias, eps=self.eps)
         dims = [d for d in range(x.ndim) if d != 1]
         # Under autocast the maps may be of half precision, which is too little for a variance.
         batch_var, batch_mean = torch.var_mean(x.to(running_mean.dtype), dims, correction=0)
         mean = torch.lerp(running_mean, batch_mean, self.rate)
         var = torch.lerp(running_var, batch_var, self.rate)
-        if learns:
+        if self.learns:
             running_mean.copy_(mean.detach())
             running_var.copy_(var.detach())
         scale = (var + self.eps).rsqrt()
@@ -104,21 +103,16 @@ class BlendedBatchNorm(_BatchNorm):
 
 
 @contextmanager
-def learning(
-    layers: Iterable[BlendedBatchNorm], when: Callable[[], bool] = lambda: True
-) -> Iterator[None]:
-    """Within this context forward passes move the running statistics of layers.
-
-    ``when`` is asked in every pass; ``torch.is_grad_enabled`` leaves out those that only look.
-    """
+def learning(layers: Iterable[BlendedBatchNorm]) -> Iterator[None]:
+    """Within this context forward passes move the running statistics of layers."""
     layers = list(layers)
     for layer in layers:
-        layer.learns = when
+        layer.learns = True
     try:
         yield
     finally:
         for layer in layers:
-            layer.learns = None
+            layer.learns = False
 
 
 def blend(model: nn.Module, rate: float, always: bool = True) -> dict[str, BlendedBatchNorm]:

@@ -62,8 +62,8 @@ def test_the_command_line_runs_what_is_missing(command, runs, tmp_path, capsys, 
     assert summary in capsys.readouterr().out
     source, small = read(out, "source", 0), [read(out, "tent_1_small", s) for s in (0, 1)]
     assert source["method"] == "Source"
-    assert source["options"]["statistics"]["share"] == 0
-    assert small[0]["options"]["statistics"]["share"] == 0.03
+    assert source["options"]["statistics"] == 0
+    assert small[0]["options"]["statistics"] == 0.03
     assert small[0]["options"]["method"]["optimizer"]["lr"] == 1e-3
     orders = [[route["image"] for route in run["routes"]] for run in small]
     assert len(orders[0]) == 12

@@ -2,6 +2,7 @@ import torch
 from small_net import make_method
 
 from mmseg_reservoir.core.change import Change, read_flags
+from mmseg_reservoir.methods import Rotta
 
 
 def test_flags_keep_their_names_and_order():
@@ -10,7 +11,7 @@ def test_flags_keep_their_names_and_order():
 
 
 def test_a_change_is_relative_to_before_and_to_the_source():
-    method = make_method(statistics=dict(share=0.5, per_expert=True))
+    method = make_method(Rotta, handles="images")
     space, source = method.space, method.source
     adapted, carried = source.clone(), source.clone()
     adapted[0] += 1

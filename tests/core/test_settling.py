@@ -14,7 +14,7 @@ from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.core.guard import Guard, LabelGuard
 from mmseg_reservoir.core.pooling import EvidencePooling, Pooling
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.methods import Eta, RDumb, Tent
+from mmseg_reservoir.methods import Eta, RDumb, Rotta, Tent
 from mmseg_reservoir.methods.parts.mean_teacher import MeanTeacher
 from mmseg_reservoir.routing import OracleRouter
 
@@ -397,10 +397,15 @@ def test_who_begins_anew_shares_nothing():
     assert (len(guard.seen), len(pooling.asked)) == (3, 3)
 
 
+def make_rotta():
+    """Make a method whose experts carry statistics, and which updates at every batch."""
+    options = dict(update_every=2, nu=0.5, alpha=0.2, augment=dict(clip=False))
+    return make_method(Rotta, handles="images", **options)
+
+
 def test_statistics_of_an_expert_are_neither_shared_nor_scaled_nor_pulled(stream):
     def begin(**options):
-        statistics = {"share": 0.2, "per_expert": True}
-        method = make_method(statistics=statistics, optimizer=SGD)
+        method = make_rotta()
         pipeline = make(method=method, **options)
         for x, domain in zip(stream, "ab", strict=False):
             pipeline.step(x, domain=domain)
@@ -431,7 +436,7 @@ def test_statistics_of_an_expert_are_neither_shared_nor_scaled_nor_pulled(stream
 
 def test_the_guard_compares_with_the_source_by_the_statistics_of_the_expert(stream):
     guard = SetGuard()
-    method = make_method(statistics={"share": 0.2, "per_expert": True}, optimizer=SGD)
+    method = make_rotta()
     pipeline = make(method=method, guard=guard)
     for x in stream[:3]:
         pipeline.step(x, domain="a")

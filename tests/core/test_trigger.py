@@ -234,7 +234,6 @@ def test_an_expert_that_is_reset_adapts_again_and_the_counts_go_on():
     [
         (lambda: make_method(RDumb), "RDumb, which must see all of them: it counts batches"),
         (lambda: make_method(Rotta, handles="images"), "Rotta, .* remembers images"),
-        (lambda: make_method(statistics={"share": 0.2, "per_expert": True}), "come from every"),
     ],
 )
 def test_a_method_that_must_see_every_batch_is_refused(method, reason):

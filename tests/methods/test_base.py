@@ -28,8 +28,6 @@ from mmseg_reservoir.options import find, register, table
 from mmseg_reservoir.spaces.prompt import prompt_space
 from mmseg_reservoir.style import StyleEncoder
 
-PER_EXPERT = dict(share=0.2, per_expert=True)
-
 
 @pytest.fixture
 def toy():
@@ -88,10 +86,7 @@ def test_adapts_inside_no_grad(stream):
 
 
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
-@pytest.mark.parametrize("statistics", ["running", PER_EXPERT])
-def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(
-    stream, caplog, broken, statistics
-):
+def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(stream, caplog, broken):
     class Broken(Tent):
         def loss(self, inputs):
             logits, loss = super().loss(inputs)
@@ -99,7 +94,7 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(
                 return logits, loss * float("nan")
             return logits, (loss - loss.detach()).abs().sqrt()  # zero, with infinite slope
 
-    method = make_method(Broken, statistics=statistics)
+    method = make_method(Broken)
     before = method.space.snapshot()
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -114,33 +109,6 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(
         "restarts": 0,
     }
     assert f"the {broken} is not finite (2 so far)" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("cls", "options"), [(Tent, {}), (Roid, dict(alpha=0.5)), (Sar, dict(margin=2.0))]
-)
-def test_statistics_of_an_expert_follow_the_batch_and_nothing_else(stream, cls, options):
-    strange = partial(torch.optim.SGD, lr=0.3, momentum=0.9, weight_decay=0.5)
-    method = make_method(cls, statistics=PER_EXPERT, optimizer=strange, **options)
-    net, adapting = method.space.model, method.space.adapting
-    for x in stream[:3]:
-        with torch.no_grad():
-            maps = net[:4](x)
-        mean = torch.lerp(net[4].running_mean, maps.mean(dim=(0, 2, 3)), 0.2)
-        var = torch.lerp(net[4].running_var, maps.var(dim=(0, 2, 3), unbiased=False), 0.2)
-        method.adapt(x)
-        torch.testing.assert_close(method.space.carried, torch.cat([mean, var]))
-    assert method.counts["updates"] == 3
-    assert not torch.isclose(method.space.values[:adapting], method.source[:adapting]).all()
-
-
-def test_a_look_moves_no_statistics(stream):
-    method = make_method(statistics=PER_EXPERT)
-    expected = method.predict(stream[0])
-    method.forward(stream[0])  # with gradients, but not to adapt
-    assert torch.equal(method.space.values, method.source)
-    assert torch.equal(method.adapt(stream[0]), expected)
-    assert not torch.equal(method.predict(stream[0]), expected)
 
 
 class Picky(AdaptationMethod):

@@ -1,7 +1,6 @@
 import pytest
 import torch
 from logit_net import logit_method, some_logits
-from small_net import make_method
 from torch.nn.functional import cross_entropy
 
 from mmseg_reservoir.errors import ReservoirError
@@ -93,13 +92,6 @@ def test_the_regulariser_goes_by_the_number_of_classes():
             method.adapt(some_logits(seed))
     assert torch.equal(same[0].space.values, same[1].space.values)
     assert not logit_method(Eata, fisher_alpha=0.0).needs_source
-
-
-def test_a_look_at_the_source_moves_no_statistics(stream):
-    method = make_method(Eata, handles="images", statistics=dict(share=0.2, per_expert=True))
-    method.prepare(stream)
-    assert torch.equal(method.space.values, method.source)
-    assert not method.fisher[method.space.adapting :].any()
 
 
 def test_a_broken_source_batch_is_left_out():

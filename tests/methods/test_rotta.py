@@ -11,8 +11,7 @@ from mmseg_reservoir.methods import Rotta
 from mmseg_reservoir.methods.parts.augment import Augment
 from mmseg_reservoir.methods.rotta import RobustNorms
 from mmseg_reservoir.routing import OracleRouter
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
-from mmseg_reservoir.spaces.norm_statistics import Statistics
+from mmseg_reservoir.spaces import ParamSpace, norm_affine, set_batch_share
 from mmseg_reservoir.spaces.normalisation import use_batch_statistics
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1
@@ -222,7 +221,7 @@ def test_other_statistics_leave_nothing_to_start_from():
     with pytest.raises(ReservoirError, match=r'but 4 keeps none: .* statistics="batch"'):
         RobustNorms(ParamSpace(net, norm_affine(net)), 0.5)
     net = make_classifier()
-    Statistics(0.1).apply(net)
+    set_batch_share(net, 0.1)
     with pytest.raises(ReservoirError, match=r'blend them already: .*statistics="running"'):
         RobustNorms(ParamSpace(net, norm_affine(net)), 0.5)
 

@@ -48,18 +48,6 @@ def test_norm_does_so_also_where_the_task_goes_by_the_source(stream):
     assert not torch.allclose(norm.predict(stream[0]), source.predict(stream[0]))
 
 
-def test_statistics_of_an_expert_follow_the_stream_without_any_update(stream):
-    method = make_method(Norm, statistics=dict(share=0.2, per_expert=True))
-    predicted = method.predict(stream[0])
-    assert torch.equal(method.space.values, method.source)
-    adapted = method.adapt(stream[0])
-    assert torch.equal(adapted, predicted)
-    assert not adapted.requires_grad
-    assert not torch.isclose(method.space.carried, method.source[method.space.adapting :]).any()
-    parameters = slice(method.space.adapting)
-    assert torch.equal(method.space.values[parameters], method.source[parameters])
-
-
 def test_norm_needs_no_optimizer_nor_batch_normalisation():
     net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
     method = find("method", "norm")(net, ParamSpace(net, norm_affine(net)))

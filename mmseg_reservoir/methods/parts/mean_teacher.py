@@ -68,7 +68,6 @@ class MeanTeacher(AdaptationMethod):
         student = self.space.snapshot()
         if self.restore:
             restored = torch.rand(len(student), generator=self.generator) < self.restore
-            restored[self.space.adapting :] = False  # statistics are no parameters
             student = torch.where(restored.to(student.device), self.source, student)
         self.state["student"] = student
         assert self._teacher is not None, "the loss of a subclass calls take_student()"
@@ -76,10 +75,8 @@ class MeanTeacher(AdaptationMethod):
         self._teacher = None
 
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """The teacher after the student's step; what the space carries is the student's."""
-        averaged = torch.lerp(student, teacher, self.momentum)
-        averaged[self.space.adapting :] = student[self.space.adapting :]
-        return averaged
+        """Return the teacher after the student's step."""
+        return torch.lerp(student, teacher, self.momentum)
 
     def fresh_domain_state(self) -> dict[str, Any]:
         """No student yet: it begins as the teacher (:meth:`load_domain_state`)."""

@@ -239,7 +239,8 @@ def test_a_gradient_whose_square_overflows_stops_no_optimizer():
 
 
 def test_statistics_that_overflow_take_the_update_with_them(stream):
-    method = make_method(statistics=dict(share=0.5, per_expert=True))
+    options = dict(update_every=2, augment=dict(clip=False))
+    method = make_method(Rotta, handles="images", **options)
     method.adapt(stream[0])
     before = method.space.snapshot()
     loss = method.loss

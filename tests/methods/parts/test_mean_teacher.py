@@ -8,7 +8,7 @@ from small_net import make_method
 
 from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.methods import Cotta, CottaImages
+from mmseg_reservoir.methods import Cotta
 from mmseg_reservoir.methods.parts.mean_teacher import MeanTeacher, soft_cross_entropy
 from mmseg_reservoir.routing.oracle import OracleRouter
 
@@ -68,24 +68,6 @@ def test_a_broken_update_leaves_both_as_they_were(restore):
     with pytest.raises(ReservoirError, match="too much"):
         method.adapt(starting_with(101.0))
     assert torch.equal(method.space.values, teacher)
-
-
-def test_statistics_of_an_expert_are_those_of_the_student(stream):
-    options = dict(statistics=dict(share=0.2, per_expert=True), handles="images")
-    method = make_method(CottaImages, **options, confidence=0.0, restore=1.0)
-    moved = method.space.carried.clone()
-    method.adapt(stream[0])
-    adapting = method.space.adapting
-    assert not torch.isclose(method.space.carried, moved).any()
-    assert torch.equal(method.space.carried, method.state["student"][adapting:])
-    # Restored are parameters; statistics have moved by one share of one batch, whatever they see.
-    assert torch.equal(method.state["student"][:adapting], method.source[:adapting])
-    net = method.space.model
-    method.space.load(method.source)
-    with torch.no_grad():
-        maps = net[:4](stream[0])
-    expected = 0.8 * net[4].running_mean + 0.2 * maps.mean(dim=(0, 2, 3))
-    torch.testing.assert_close(method.state["student"][adapting : adapting + 8], expected)
 
 
 def test_the_generator_stays_on_the_cpu(stream):
