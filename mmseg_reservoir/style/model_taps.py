@@ -14,6 +14,7 @@ from ..errors import ReservoirError
 from ..options import register, suggest
 from .encoder import Encoder
 from .statistics import Statistic, find_statistic, name_of
+from .view_size import Size, check_size, reduced
 
 
 class _Enough(Exception):
@@ -33,6 +34,8 @@ class ModelStyleEncoder(Encoder):
             ``(N, C, H, W)`` or tokens ``(N, L, C)``.
         forward: How to run the model; default: call it.
         statistic: The name of a style statistic, or a function of features.
+        size: Size of the copy of the images that the model gets, as for ``"vgg"``. Defaults to
+            None, the images as they are.
     """
 
     sees = "inputs"
@@ -43,8 +46,10 @@ class ModelStyleEncoder(Encoder):
         taps: Sequence[str] | str,
         forward: Callable[[nn.Module, Tensor], object] = nn.Module.__call__,
         statistic: str | Statistic = "logvar",
+        size: Size | None = None,
     ) -> None:
         super().__init__()
+        self.size = check_size(size)
         self.taps = tuple(dict.fromkeys([taps] if isinstance(taps, str) else taps))
         self.statistic = find_statistic(statistic)
         modules = dict(model.named_modules())
@@ -65,17 +70,16 @@ class ModelStyleEncoder(Encoder):
             raise _Enough
 
     def fingerprint(self) -> dict[str, Any]:
-        return super().fingerprint() | {
-            "taps": list(self.taps),
-            "statistic": name_of(self.statistic),
-        }
+        view = {} if self.size is None else {"size": self.size}
+        taps = {"taps": list(self.taps), "statistic": name_of(self.statistic)}
+        return super().fingerprint() | taps | view
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Style vector ``(d,)`` of images as the model wants them."""
         self._styles.clear()
         try:
-            self._run(self.model, images)
+            self._run(self.model, images if self.size is None else reduced(images, self.size))
         except _Enough:
             styles = [self._styles[tap] for tap in self.taps]
             self.groups = [len(style) for style in styles]  # not known before the first image

@@ -29,7 +29,7 @@ def reads(monkeypatch):
 def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, reservoir_run, reads):
     first = reservoir_run.results
     styles = Calibration.load(reservoir_run.work_dir / "calibration.safetensors").styles
-    encoder = StyleEncoder("seeded")
+    encoder = StyleEncoder("seeded", size=64)  # as the config reads MiniCity's frames
     dataset = UnlabelledImages(
         data_root=str(minicity / "rgb_anon/clear/train"),
         img_suffix="_rgb_anon.png",

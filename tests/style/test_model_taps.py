@@ -28,6 +28,14 @@ def test_style_does_not_change_while_the_model_adapts():
     assert torch.equal(encoder(x), before)
 
 
+def test_a_smaller_copy_of_the_images_is_enough():
+    net, x = make_net(), torch.randn(2, 3, 8, 8)
+    encoder = ModelStyleEncoder(net, taps=["0"], size=4)
+    torch.testing.assert_close(encoder(x), logvar(net[0](torch.nn.functional.avg_pool2d(x, 2))))
+    assert encoder.fingerprint()["size"] == 4
+    assert "size" not in ModelStyleEncoder(net, taps=["0"]).fingerprint()
+
+
 def test_stops_after_the_last_tap():
     net = make_net()
     net[6].forward = None  # would fail if it were called

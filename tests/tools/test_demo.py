@@ -47,7 +47,7 @@ def test_every_run_has_a_config(everything):
 
 def test_commands_are_valid(tmp_path):
     args = test_tta.parse_args(demo.command("segformer-tiny_align", tmp_path, 3, 1)[2:])
-    cfg = test_tta.load_config(args)
+    cfg, _ = test_tta.load_config(args)
     assert (cfg.test_cfg.rounds, cfg.randomness.seed) == (3, 1)
     hooks = {hook["type"]: hook for hook in cfg.custom_hooks}
     file = demo.progress_file(tmp_path, "segformer-tiny_align")

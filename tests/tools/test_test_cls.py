@@ -125,7 +125,7 @@ def test_a_config_with_its_own_method_needs_no_row(tmp_path, capsys):
 
 
 def test_a_table_without_a_choice_lists_its_rows(capsys):
-    assert "--method NAME, of source, norm, tent, cotta," in fail(capsys, CONFIG)
+    assert "--method NAME, of source, norm, align, tent," in fail(capsys, CONFIG)
     assert "no method 'tant' (did you mean 'tent'?)" in fail(capsys, CONFIG, "--method=tant")
 
 

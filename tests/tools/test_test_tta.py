@@ -1,4 +1,3 @@
-import json
 import shutil
 import sys
 
@@ -9,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 from stream_run import SHORT, TINY, data_options, run
 
+from mmseg_reservoir.report.runs import read_runs
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from tools import test_tta
 
@@ -204,7 +204,7 @@ def test_an_abort_gives_the_terminal_back_and_keeps_finished_visits(
     assert "Traceback" not in told
     (log,) = tmp_path.glob("*/*.log")
     assert "round 1/2 fog: mIoU" in log.read_text()
-    results = json.loads((tmp_path / "results.json").read_text())
+    (results,) = read_runs([tmp_path]).values()
     assert results["complete"] is False
     assert [visit["domain"] for visit in results["visits"]] == ["fog"]
     assert len(results["routes"]) == 3
