@@ -77,7 +77,12 @@ ROBUST: Options = {
     "guard": {"type": "labels"},
     "pooling": {"type": "evidence"},
     # Experts that learn from each other are close: a blend of them is not worth a second pass.
-    "pipeline": {**PUBLISHED_CODE["pipeline"], "ensemble": False, "unfit": "predict"},
+    "pipeline": {
+        **PUBLISHED_CODE["pipeline"],
+        "ensemble": False,
+        "unfit": "predict",
+        "source": "keep",
+    },
 }
 """Experts that align, are guarded and learn from each other (see docs/robust.md)."""
 

@@ -51,6 +51,9 @@ class ReservoirPipeline(AdaptationPipeline):
         alignment: Corrects feature moments of every expert's domain; None: nothing, as published.
         unfit: What to do with a batch that fits no expert: ``"learn"`` adapts the nearest one, as
             published, ``"predict"`` only predicts it with that. Defaults to ``"learn"``.
+        source: What to do in the domain of the source: ``"adapt"`` adapts expert 0, as published,
+            ``"keep"`` predicts with the source model, which was trained for it. Methods that need
+            every batch adapt in any case. Defaults to ``"adapt"``.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class ReservoirPipeline(AdaptationPipeline):
         trigger: Trigger | None = None,
         alignment: Alignment | None = None,
         unfit: Literal["learn", "predict"] = "learn",
+        source: Literal["adapt", "keep"] = "adapt",
     ) -> None:
         super().__init__(method, predict)
         if trigger is not None:
@@ -77,6 +81,8 @@ class ReservoirPipeline(AdaptationPipeline):
         self.trigger = trigger
         self.alignment = alignment
         self.learns_unfit = choose(unfit, {"learn": True, "predict": False}, "handling of unfit")
+        keeps = choose(source, {"adapt": False, "keep": True}, "handling of the source's domain")
+        self.keeps_source = keeps and not method.must_see
         if alignment is not None:
             method.forward = alignment.attach(method.space.model, method.forward)
         self._cares = guard is not None or pooling is not None
@@ -95,7 +101,7 @@ class ReservoirPipeline(AdaptationPipeline):
             self._open(inputs)
         if not (route.fits or self.learns_unfit):
             return self._wait(route, inputs)
-        if self.trigger is not None and not self.trigger.is_due(route.index):
+        if self._rests(route.index):
             return self._rest(route, inputs)
         return self._learn(route, inputs)
 
@@ -224,15 +230,21 @@ class ReservoirPipeline(AdaptationPipeline):
         with self.method.space.at(before):
             return self.alignment.try_reach(index, self.method.forward, inputs)
 
+    def _rests(self, index: int) -> bool:
+        """Return whether an expert only predicts its next batch."""
+        if index == 0 and self.keeps_source:
+            return True
+        return self.trigger is not None and not self.trigger.is_due(index)
+
     def _rest(self, route: Route, inputs: Tensor) -> Outcome:
-        """Predict a batch that the trigger finds not worth an update."""
-        assert self.trigger is not None
+        """Predict a batch with an expert that is not updated."""
         with self._aligned(route.index, learn_from=inputs):
             logits = self._predict(route, inputs)
         if self.alignment is not None:
             self.alignment.settle(route.index, len(inputs))
         self.reservoir.note(route.index, images=len(inputs), updates=0)
-        self.trigger.note(route.index, logits)
+        if self.trigger is not None:
+            self.trigger.note(route.index, logits)
         return self._outcome(logits, route, "style", "predict")
 
     def _settle(
@@ -282,6 +294,8 @@ class ReservoirPipeline(AdaptationPipeline):
             assert self.pooling is not None
             shares = self.pooling.shares(index, len(self.reservoir), len(inputs))
             shares *= scales * scales[index]
+            if self.keeps_source:
+                shares[0] = 0
             for other in shares.nonzero().flatten().tolist():
                 # One that was never checked out has no state of its own that could move.
                 for old, new, vector in zip(before, after, self._vectors(other), strict=False):

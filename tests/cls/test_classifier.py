@@ -87,9 +87,10 @@ def test_without_a_preset_it_is_the_robust_one():
         assert model(images).shape == (8, 4)
         experts.append(model.last.route.index)
     assert experts[3:] == [1, 0, 0, 0, 0, 1, 1, 1, 1]
-    assert [*model.pipeline.report()["guard"]["experts"]] == [0, 1]
-    # Batches that fit no domain are predicted, and nobody learns from them.
-    assert model.pipeline.pooling.images == [16, 40]
+    # The source's domain needs no update. Batches that fit no domain are predicted, not learned.
+    assert [*model.pipeline.report()["guard"]["experts"]] == [1]
+    assert model.method.counts["updates"] == 5
+    assert torch.equal(model.pipeline.reservoir.experts[0], model.pipeline.source)
     named = adaptive(reservoir=dict(preset="robust", **DEFAULT), source=SOURCE)
     assert named.plan.options == model.plan.options
 
@@ -164,7 +165,7 @@ def test_without_gradients_it_makes_its_own_but_inference_mode_forbids_them(rese
         with torch.no_grad():
             logits = other(images)
         assert torch.equal(logits, one(images))
-    assert other.method.counts["updates"] == one.method.counts["updates"] > len(stream) / 2
+    assert other.method.counts["updates"] == one.method.counts["updates"] >= 5
     with torch.inference_mode(), pytest.raises(ReservoirError, match=r"use torch.no_grad\(\) or"):
         other(DARK[0])
 

@@ -9,10 +9,10 @@ from small_net import make_classifier, make_method, make_net
 from small_reservoirs import batches, make_router, style
 from torch import nn
 
-from mmseg_reservoir.core import Alignment, ReservoirPipeline
+from mmseg_reservoir.core import Alignment, EvidencePooling, ReservoirPipeline
 from mmseg_reservoir.core.moments import channel_moments
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.methods import Align, Tent
+from mmseg_reservoir.methods import Align, RDumb, Tent
 from mmseg_reservoir.routing import OracleRouter
 
 
@@ -274,6 +274,33 @@ def test_the_published_pipeline_learns_from_batches_that_fit_no_expert():
     for images in [*batches("clear", 4), *batches("dark", 4)]:
         pipeline.step(images)
     assert pipeline.method.counts["updates"] == 8
+
+
+def test_the_expert_of_the_source_can_be_kept():
+    """It predicts as the source model, and takes no part in what others learn."""
+    pipeline = ReservoirPipeline(
+        make_method(handles="images"),
+        make_router("segment"),
+        style,
+        pooling=EvidencePooling(),
+        source="keep",
+    )
+    for images in batches("clear", 4):
+        outcome = pipeline.step(images)
+        assert torch.equal(outcome.logits, pipeline.predict_source(images))
+    for images in batches("dark", 12):
+        pipeline.step(images)
+    experts = pipeline.reservoir.experts
+    assert torch.equal(experts[0], pipeline.source)
+    assert not torch.equal(experts[1], pipeline.source)
+
+
+def test_methods_that_need_every_batch_adapt_in_the_domain_of_the_source():
+    method = make_method(RDumb, margin=10.0, d_margin=2.0)
+    pipeline = ReservoirPipeline(method, make_router("segment"), style, source="keep")
+    for images in batches("clear", 3):
+        pipeline.step(images)
+    assert method.counts["updates"] == 3
 
 
 @pytest.mark.parametrize("method", [Tent, Align])

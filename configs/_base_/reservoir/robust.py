@@ -4,6 +4,7 @@
 # alignment.type="moments"  alignment.reach=None (found by trials), .kappa=1.0, .layers="norms"
 #                           alignment=None: no alignment
 # pipeline.unfit="predict"  predict batches that fit no expert; "learn": adapt the nearest one
+# pipeline.source="keep"    predict the source's domain with the source model; "adapt": adapt to it
 # guard.type="labels"       guard.every=16, .margin=None (from source images), .waver=0.05
 #                           guard=None: no guard
 # pooling.type="evidence"   pooling.n0: how many images of its own outweigh what others say
