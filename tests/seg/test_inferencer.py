@@ -45,7 +45,7 @@ def experts(inferencer):
 
 def test_the_same_labels_as_a_test_run(minicity, tmp_path):
     # Three frames of a condition are too few for a domain.
-    learns = {"reservoir.pipeline.unfit": "learn"}
+    learns = {"reservoir.pipeline.unfit": "learn", "reservoir.pipeline.source": "adapt"}
     options = [f"reservoir.calibration.cache={tmp_path / 'cache'}", "test_cfg.rounds=1"]
     options += [f"{name}={value}" for name, value in learns.items()]
     flags = [WEIGHTS, f"--show-dir={tmp_path / 'show'}", "--show-frames=all"]

@@ -67,7 +67,7 @@ def test_a_model_of_the_zoo_adapts_to_a_frame(tmp_path, monkeypatch):
         "meta": {"CLASSES": CityscapesDataset.METAINFO["classes"], "PALETTE": None},
     }
     torch.save(saved, tmp_path / "checkpoints" / weights.rsplit("/", 1)[1])
-    learns = dict(pipeline=dict(unfit="learn"))  # noise fits no domain
+    learns = dict(pipeline=dict(unfit="learn", source="adapt"))  # noise fits no domain
     inferencer = ReservoirInferencer(B0, size=(512, 256), reservoir=learns)
     image = np.random.default_rng(0).integers(0, 256, (270, 540, 3)).astype(np.uint8)
     (frame,) = inferencer(image)

@@ -159,7 +159,8 @@ def test_a_step_without_a_probe_reads_the_device_three_times(tiny_model, data):
     model = copy.deepcopy(tiny_model)
     frames = [torch.randn(2, 3, 32, 64) for _ in range(12)]
     place = Workplace(model, segmentation_forward, ImageRange("imagenet"), frames[:8])
-    plan = Plan(SEGMENTATION, "tent", reservoir=dict(style=dict(weights="seeded")))
+    reservoir = dict(style=dict(weights="seeded"), pipeline=dict(source="adapt"))
+    plan = Plan(SEGMENTATION, "tent", reservoir=reservoir)
     pipeline = plan.assemble(place)
     plan.look_at_source(pipeline, place)
     model = AdaptiveSegmentor(model, pipeline, batch_size=2)

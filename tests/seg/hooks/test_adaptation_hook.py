@@ -203,7 +203,9 @@ def test_method_router_and_encoder_may_be_ready_made(minicity, tmp_path):
 
     encoder = StyleEncoder("seeded", statistic="mean")
     cfg = tiny_runner(minicity, tmp_path / "b", custom_hooks=cfg.custom_hooks)
-    cfg.reservoir = dict(pipeline=dict(unfit="learn"))  # the encoder has random weights
+    cfg.reservoir = dict(
+        pipeline=dict(unfit="learn", source="adapt")
+    )  # the encoder has random weights
     runner = Runner.from_cfg(cfg)
     runner.register_hook(AdaptationHook(method=own_method, encoder=encoder))
     runner.test()
