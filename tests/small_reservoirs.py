@@ -47,7 +47,7 @@ def make_router(kind: str, k_max: int = 6) -> Router:
 
 
 def make_pipeline(
-    kind: str = "style", method=Tent, care: bool = False, k_max: int = 6, **options
+    kind: str = "style", method=Tent, care: bool = False, k_max: int = 6, trigger=None, **options
 ) -> ReservoirPipeline:
     """A pipeline; with ``care`` it has a guard, pools and aligns."""
     guard = LabelGuard(margin=0.05) if care else None
@@ -57,6 +57,7 @@ def make_pipeline(
         None if kind == "oracle" else style,
         guard=guard,
         pooling=EvidencePooling() if care else None,
+        trigger=trigger,
         alignment=Alignment() if care else None,
     )
     if care:

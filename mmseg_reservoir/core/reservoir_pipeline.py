@@ -181,13 +181,17 @@ class ReservoirPipeline(AdaptationPipeline):
             with self._aligned(index):
                 self._predict(route, inputs)
 
+        def adapt() -> None:
+            self._rests(index)  # a trigger counts a batch before it learns from it
+            self._learn(route, inputs, checks=False)
+
         def probe() -> None:
             assert self.guard is not None
             self.guard.is_due(index)
             self._probe(index, expert, expert, inputs, logits)
 
         stages: dict[str, Callable[[], object]] = {"style": style, "predict": predict}
-        stages["adapt"] = lambda: self._learn(route, inputs, checks=False)
+        stages["adapt"] = adapt
         if self.guard is not None:
             logits = aligned_pass()
             stages["probe"] = probe

@@ -6,7 +6,7 @@ from nested import same
 from small_net import make_method
 from small_reservoirs import batches, make_pipeline, show
 
-from mmseg_reservoir.core import EveryTrigger, SingleModelPipeline
+from mmseg_reservoir.core import EveryTrigger, SettledTrigger, SingleModelPipeline
 from mmseg_reservoir.core.step_cost import measure_costs
 from mmseg_reservoir.methods import Cotta, Tent
 
@@ -16,6 +16,7 @@ PIPELINES = {
     "reservoir": lambda: make_pipeline("segment"),
     "care": lambda: make_pipeline("segment", care=True),
     "full": lambda: make_pipeline("segment", care=True, k_max=1),
+    "trigger": lambda: make_pipeline("segment", trigger=SettledTrigger()),
 }
 
 
