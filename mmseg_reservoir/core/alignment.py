@@ -47,7 +47,7 @@ class Alignment:
     Expert 0, the source's, is never aligned. Outside :meth:`expert` the model is the plain one.
 
     Args:
-        kappa: Evidence at which a layer takes half of its largest strength. Defaults to 1.
+        kappa: Evidence at which a layer takes half of its largest strength. Defaults to 2.
         reach: Fixed depth, as a share of the layers, at which the strength has fallen to 0;
             None lets every expert find its own, beginning with 0.5. Defaults to None.
         strength: Fixed strength of every layer within reach, instead of the one by evidence.
@@ -61,7 +61,7 @@ class Alignment:
 
     def __init__(
         self,
-        kappa: float = 1.0,
+        kappa: float = 2.0,
         reach: float | None = None,
         strength: float | None = None,
         window: int = 20,

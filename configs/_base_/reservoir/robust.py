@@ -1,7 +1,7 @@
 # The robust preset, which is the default: experts align feature moments (docs/alignment.md), are
 # guarded and learn from each other (docs/robust.md). Options beside those of ./published.py:
 #
-# alignment.type="moments"  alignment.reach=None (found by trials), .kappa=1.0, .layers="norms"
+# alignment.type="moments"  alignment.reach=None (found by trials), .kappa=2.0, .layers="norms"
 #                           alignment=None: no alignment
 # pipeline.unfit="predict"  predict batches that fit no expert; "learn": adapt the nearest one
 # pipeline.source="keep"    predict the source's domain with the source model; "adapt": adapt to it
