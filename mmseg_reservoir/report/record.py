@@ -11,18 +11,19 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import ReservoirError
 from ..files import write_text
 from .record_entries import RouteRecord, VisitRecord, finite
 from .route_log import RouteLog
-from .step_watch import StepWatch
 from .style_sample import StyleSample
+
+if TYPE_CHECKING:  # tables are made without torch, which takes seconds to import
+    from torch import nn
+
+    from .step_watch import StepWatch
 
 PACKAGES = {
     "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
@@ -64,6 +65,8 @@ class RunRecord:
 
     def observe(self, pipeline: Any, model: nn.Module) -> None:
         """From now on, note the style of every batch, and what time goes into which stage."""
+        from .step_watch import StepWatch
+
         self._watch = StepWatch(pipeline, model)
 
     def add(self, route: RouteRecord, scored_as: str | None = None) -> VisitRecord:
@@ -205,6 +208,8 @@ def strict_json(value: Any) -> str:
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of this package, of torch, and of those others that are installed."""
+    import torch
+
     installed = {"mmseg_reservoir": __version__, "torch": str(torch.__version__)}
     for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
