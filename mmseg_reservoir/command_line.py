@@ -205,16 +205,20 @@ THIRD_PARTY_WARNINGS = (
 """Of the libraries below, which no user can act on: how they begin, and modules they come from."""
 
 
+def ignore_third_party_warnings() -> None:
+    """Let this process not show them, unless Python was told to show warnings (``python -W``)."""
+    for message, module in THIRD_PARTY_WARNINGS if not sys.warnoptions else ():
+        warnings.filterwarnings("ignore", re.escape(message), module=rf"({module})\b")
+
+
 def end_in_one_line(main: Callable[[], int | None]) -> int:
     """Run; mistakes of the user end in one line and exit code 2, Ctrl-C in two lines and 130.
 
-    Else the exit code is what ``main`` returns, 0 if that is nothing. Known warnings of other
-    libraries are not shown, unless Python is told to show warnings (``python -W``).
+    Else the exit code is what ``main`` returns, 0 if that is nothing.
     """
     try:
         with warnings.catch_warnings():
-            for message, module in THIRD_PARTY_WARNINGS if not sys.warnoptions else ():
-                warnings.filterwarnings("ignore", re.escape(message), module=rf"({module})\b")
+            ignore_third_party_warnings()
             return main() or 0
     except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
         print(f"error: {one_line(error)}", file=sys.stderr)
