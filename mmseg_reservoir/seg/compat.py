@@ -68,7 +68,7 @@ def import_mmengine_without_transformers() -> None:
     known = "mmengine.optim" in sys.modules or "transformers" in sys.modules
     if known or importlib.util.find_spec("transformers") is None:
         return
-    sys.modules["transformers"] = None  # type: ignore[assignment] (makes its import fail)
+    sys.modules["transformers"] = None  # type: ignore[assignment]  # its import fails
     try:
         registry = importlib.import_module("mmengine.optim").OPTIMIZERS
     finally:
