@@ -1,4 +1,8 @@
-"""What command lines that read a config share. They, and seg/, are all that imports mmengine."""
+"""What command lines share. Of the package, it and seg/ are all that imports mmengine.
+
+Nothing here imports torch or mmseg, and mmengine is imported when a config is read: so ``--help``
+and mistakes in the options are answered at once.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,18 @@ import difflib
 import logging
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from mmengine.config import Config, DictAction
+from typing import TYPE_CHECKING, Any
 
 from .errors import ReservoirError
 from .files import shipped
 from .options import suggest
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
@@ -65,22 +72,29 @@ def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str
     return {**options, **start, "frozen": frozen}
 
 
-class KeyValue(DictAction):
-    """mmengine's ``key=value``, with the spaces that belong to a value."""
+class KeyValue(argparse.Action):
+    """mmengine's ``key=value`` of ``--cfg-options``, with the spaces that belong to a value."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        """Spaces around a key are none of it."""
-        pairs = [re.sub(r"^\s*([^=]*?)\s*=", r"\1=", value) for value in values]
-        super().__call__(parser, namespace, pairs, option_string)
-
-    @staticmethod
-    def _parse_iterable(val: str) -> Any:
-        # mmengine removes every space. Those inside a word are kept from it as another character.
-        compact = re.sub(r"\s*([\[\](),])\s*", r"\1", val.strip())
-        return _with_spaces(DictAction._parse_iterable(compact.replace(" ", _SPACE)))
+        """Add to the options that were given before; spaces around a key are none of it."""
+        given = dict(getattr(namespace, self.dest, None) or {})
+        for word in values:
+            key, equals, value = word.partition("=")
+            if not equals:
+                raise ValueError(f"{word!r} has no =")
+            given[key.strip()] = _parse_value(value)
+        setattr(namespace, self.dest, given)
 
 
 _SPACE = "\N{NO-BREAK SPACE}"
+
+
+def _parse_value(text: str) -> Any:
+    from mmengine.config import DictAction
+
+    # mmengine removes every space. Those inside a word are kept from it as another character.
+    compact = re.sub(r"\s*([\[\](),])\s*", r"\1", text.strip())
+    return _with_spaces(DictAction._parse_iterable(compact.replace(" ", _SPACE)))
 
 
 def _with_spaces(value: Any) -> Any:
@@ -119,7 +133,8 @@ def read_config(
 ) -> Config:
     """A config file (see :func:`find_config`) with changes by dotted keys merged in.
 
-    The ``known`` keys may be set at the top level though the file has them not.
+    The ``known`` keys may be set at the top level though the file has them not. Nothing is imported
+    yet of what it names, see :func:`import_custom_modules`.
     """
     return merge_options(_read(find_config(path)), changes, known)
 
@@ -138,8 +153,24 @@ def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str
 
 
 def _read(path: Path) -> Config:
+    from mmengine.config import Config
+
+    with _one_reason(path):
+        return Config.fromfile(path, import_custom_modules=False)
+
+
+def import_custom_modules(cfg: Config) -> None:
+    """Import what a config names in ``custom_imports``: custom parts, and in ours mmseg."""
+    from mmengine.utils import import_modules_from_strings
+
+    with _one_reason(cfg.filename):
+        import_modules_from_strings(**(cfg.get("custom_imports") or {"imports": None}))
+
+
+@contextmanager
+def _one_reason(path: str | Path) -> Iterator[None]:
     try:
-        return Config.fromfile(path)
+        yield
     except (SyntaxError, FileNotFoundError, ImportError, NameError, KeyError, TypeError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ReservoirError(f"the config {path} cannot be read ({reason}): mend it") from error
@@ -166,13 +197,29 @@ def find_config(path: str | Path) -> Path:
     )
 
 
+THIRD_PARTY_WARNINGS = (
+    ("pkg_resources is deprecated as an API", "mmengine|importlib"),
+    ("``build_loss`` would be deprecated soon", "mmseg"),
+    ("Default ``avg_non_ignore`` is False", "mmseg"),
+)
+"""Of the libraries below, which no user can act on: how they begin, and modules they come from."""
+
+
+def ignore_third_party_warnings() -> None:
+    """Let this process not show them, unless Python was told to show warnings (``python -W``)."""
+    for message, module in THIRD_PARTY_WARNINGS if not sys.warnoptions else ():
+        warnings.filterwarnings("ignore", re.escape(message), module=rf"({module})\b")
+
+
 def end_in_one_line(main: Callable[[], int | None]) -> int:
     """Run; mistakes of the user end in one line and exit code 2, Ctrl-C in two lines and 130.
 
     Else the exit code is what ``main`` returns, 0 if that is nothing.
     """
     try:
-        return main() or 0
+        with warnings.catch_warnings():
+            ignore_third_party_warnings()
+            return main() or 0
     except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

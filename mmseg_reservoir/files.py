@@ -7,12 +7,12 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from .errors import ReservoirError
+
+if TYPE_CHECKING:  # torch takes seconds to import, and what only names files does without it
+    from torch import Tensor
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -93,6 +93,8 @@ def write_tensors(
     path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> Path:
     """Write a ``.safetensors`` file, all of it or nothing."""
+    from safetensors.torch import save
+
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # Not by save_file, whose files nobody but the user may read.
     data = save(plain, dict(metadata) or None)
@@ -106,6 +108,8 @@ def read_tensors(
 
     The end of the message, ``mend``, tells what to do if it is damaged.
     """
+    from safetensors import SafetensorError, safe_open
+
     path = Path(path).expanduser()
     try:
         with safe_open(path, "pt") as file:

@@ -19,9 +19,10 @@ from typing import Any
 from mmseg_reservoir.state_files import read_state
 
 ROOT = Path(__file__).resolve().parent.parent
-CLOCKS = ("seconds", "seconds_per_image", "cpu_seconds", "stages")
+CLOCKS = ("seconds", "seconds_per_image", "seconds_quartiles", "cpu_seconds", "stages")
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tools.test_tta", "tools.test_cls", "sklearn.covariance"])
+_PRELOADED = ["mmseg_reservoir.seg", "mmseg_reservoir.cls.run", "sklearn.covariance"]
+_CONTEXT.set_forkserver_preload(_PRELOADED)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
 import argparse
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from mmseg_reservoir.command_line import (
     check_seed,
     end_in_one_line,
     find_config,
+    import_custom_modules,
     parse,
     read_config,
 )
@@ -79,6 +82,38 @@ def test_mistakes_end_in_one_line(capsys):
     assert end_in_one_line(lambda: 1) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "module", "shown"),
+    [
+        ("pkg_resources is deprecated as an API. See ...", "mmengine.utils.package_utils", False),
+        ("pkg_resources is deprecated as an API. See ...", "importlib", False),
+        ("pkg_resources is deprecated as an API. See ...", "mmengine_of_others", True),
+        ("``build_loss`` would be deprecated soon, please", "mmseg.models.builder", False),
+        ("Default ``avg_non_ignore`` is False, if", "mmseg.models.losses.x", False),
+        ("Default ``avg_non_ignore`` is False, if", "custom_losses", True),
+        ("the loss is not finite", "mmseg.models.builder", True),
+    ],
+)
+def test_known_warnings_of_other_libraries_are_hidden_in_commands(monkeypatch, text, module, shown):
+    monkeypatch.setattr(sys, "warnoptions", [])
+
+    def warn():
+        warnings.warn_explicit(text, UserWarning, "file.py", 1, module)
+
+    def seen(call):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        return len(caught)
+
+    before = list(warnings.filters)
+    assert seen(lambda: end_in_one_line(warn)) == shown
+    assert warnings.filters == before
+    assert seen(warn) == 1
+    monkeypatch.setattr(sys, "warnoptions", ["default"])
+    assert seen(lambda: end_in_one_line(warn)) == 1
+
+
 def ending(error, capsys):
     """Exit code and what is printed if a run ends with an error."""
 
@@ -148,3 +183,21 @@ def test_what_is_no_seed(seed):
     check_seed(0)
     with pytest.raises(ReservoirError, match=r"from 0 to 2\*\*32 - 1, got"):
         check_seed(seed)
+
+
+def test_custom_modules_are_imported_when_the_options_are_known(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "good_part.py").write_text("")
+    (tmp_path / "bad_part.py").write_text("raise NameError('router')\n")
+    path = tmp_path / "config.py"
+    path.write_text("custom_imports = dict(imports=['good_part'])\n")
+    cfg = read_config(path, {})
+    assert "good_part" not in sys.modules
+    import_custom_modules(cfg)
+    assert sys.modules.pop("good_part").__file__ == str(tmp_path / "good_part.py")
+
+    cfg = read_config(path, {"custom_imports.imports": ["bad_part"]})
+    with pytest.raises(ReservoirError, match=rf"{path} cannot be read \(NameError: router"):
+        import_custom_modules(cfg)
+    path.write_text("a = 1\n")
+    import_custom_modules(read_config(path, {}))

@@ -15,23 +15,18 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mmengine.config import DictAction
-
-import mmseg_reservoir.seg  # noqa: F401 (must come before mmseg)
-from mmseg_reservoir.command_line import end_in_one_line, image_size, parse
+from mmseg_reservoir.command_line import KeyValue, end_in_one_line, image_size, parse
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.minicity import write_dataset
-from mmseg_reservoir.minicity.drive import write_drive
 from mmseg_reservoir.report.progress import StreamProgress
 from mmseg_reservoir.report.timeline import timeline
-from mmseg_reservoir.seg.frame_source import FrameSource
-from mmseg_reservoir.seg.frame_writer import FrameWriter
-from mmseg_reservoir.seg.frames import open_frames
-from mmseg_reservoir.seg.inferencer import FrameResult, ReservoirInferencer
-from mmseg_reservoir.seg.source_images import find_source_images
-from mmseg_reservoir.seg.watched_stream import WatchedStream
+
+if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
+    from mmseg_reservoir.seg.frame_source import FrameSource
+    from mmseg_reservoir.seg.frame_writer import FrameWriter
+    from mmseg_reservoir.seg.inferencer import FrameResult, ReservoirInferencer
+    from mmseg_reservoir.seg.watched_stream import WatchedStream
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
@@ -78,18 +73,23 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", help="default: a GPU, if there is one")
     parser.add_argument(
-        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
+        "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )
     return parse(parser, argv)
 
 
 def adapt(args: argparse.Namespace) -> None:
     """Run the stream and say what came of it."""
+    _check(args)
+    from mmseg_reservoir.seg.frame_writer import FrameWriter
+    from mmseg_reservoir.seg.frames import open_frames
+    from mmseg_reservoir.seg.inferencer import ReservoirInferencer
+    from mmseg_reservoir.seg.source_images import find_source_images
+    from mmseg_reservoir.seg.watched_stream import WatchedStream
+
     source_images = find_source_images(args.source_images)
     if args.model is None:
         args.model, source_images = MINICITY, _minicity(args)
-    if args.save_every < 1:
-        raise ReservoirError(f"--save-every must be 1 frame or more, got {args.save_every}")
     frames = open_frames(args.input, args.every)
     out = args.out or _free_folder(Path("work_dirs/adapt") / frames.name)
     inferencer = ReservoirInferencer(
@@ -136,6 +136,17 @@ def adapt(args: argparse.Namespace) -> None:
     print(f"{len(experts)} frames{told}; all of it is in {out}")
 
 
+def _check(args: argparse.Namespace) -> None:
+    """Report mistakes before anything is imported."""
+    if args.model is None and args.input is not None:
+        raise ReservoirError(
+            "which model? The one that comes with us knows MiniCity alone: give --model NAME of "
+            f"mmseg's zoo, such as {EXAMPLE}, or --model CONFIG --weights FILE"
+        )
+    if args.save_every < 1:
+        raise ReservoirError(f"--save-every must be 1 frame or more, got {args.save_every}")
+
+
 def _stream(
     inferencer: ReservoirInferencer, frames: FrameSource, writer: FrameWriter, experts: list[int]
 ) -> Iterator[FrameResult]:
@@ -173,11 +184,10 @@ def _serve(stream: WatchedStream, port: int, out: Path) -> None:
 
 def _minicity(args: argparse.Namespace) -> dict[str, Any]:
     """Make the drive that is shown where no model is named, and images of its source."""
-    if args.input is not None:
-        raise ReservoirError(
-            "which model? The one that comes with us knows MiniCity alone: give --model NAME of "
-            f"mmseg's zoo, such as {EXAMPLE}, or --model CONFIG --weights FILE"
-        )
+    from mmseg_reservoir.minicity import write_dataset
+    from mmseg_reservoir.minicity.drive import write_drive
+    from mmseg_reservoir.seg.source_images import find_source_images
+
     root = Path("work_dirs/minicity_drive")
     print(f"no model is named: a drive through MiniCity, made in {root} ...", flush=True)
     write_dataset(root / "source", counts={"clear": {"train": 100}})

@@ -18,8 +18,8 @@ from rich.progress import track
 from mmseg_reservoir.check.checks import check_all
 from mmseg_reservoir.check.outcome import show, summarise
 from mmseg_reservoir.check.survey import check_root, list_files, read_files
+from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.datasets import LAYOUTS
-from mmseg_reservoir.errors import ReservoirError
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -67,11 +67,7 @@ def check(args: argparse.Namespace) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    try:
-        return 0 if check(parse_args(argv)) else 1
-    except (ReservoirError, OSError) as error:
-        print(f"check_dataset: {error}", file=sys.stderr)
-        return 2
+    return end_in_one_line(lambda: int(not check(parse_args(argv))))
 
 
 if __name__ == "__main__":

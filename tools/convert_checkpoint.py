@@ -15,26 +15,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from mmengine.config import Config
-from mmengine.registry import init_default_scope
-from safetensors.torch import save_file
-from torch import Tensor
-
-import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
+from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg.checkpoint import load
-from mmseg_reservoir.seg.nvlabs.conversion import (
-    Converted,
-    Shape,
-    check_fit,
-    convert_nvlabs,
-    dataset_meta,
-    detect_layout,
-    weights_of,
-)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mmseg_reservoir.seg.nvlabs.conversion import Converted, Shape
 
 _MODELS = Path(__file__).resolve().parents[1] / "configs/_base_/models"
 _CONFIGS = {
@@ -62,6 +51,13 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def convert(checkpoint: dict[str, Any], layout: str = "auto") -> tuple[str, Converted]:
     """The layout of a loaded checkpoint, and its weights under our names."""
+    from mmseg_reservoir.seg.nvlabs.conversion import (
+        Converted,
+        convert_nvlabs,
+        detect_layout,
+        weights_of,
+    )
+
     weights = weights_of(checkpoint)
     found = detect_layout(weights)
     if layout == "auto" and found == "mmseg0":
@@ -76,7 +72,10 @@ def convert(checkpoint: dict[str, Any], layout: str = "auto") -> tuple[str, Conv
 
 def model_shapes(config: Path) -> dict[str, Shape]:
     """Name and shape of every tensor of a config's model."""
-    from mmseg.registry import MODELS
+    from mmengine.config import Config
+    from mmengine.registry import MODELS, init_default_scope
+
+    import mmseg_reservoir.seg  # noqa: F401 (registers everything)
 
     if not config.is_file():
         raise ReservoirError(f"no config file {config}")
@@ -90,6 +89,9 @@ def model_shapes(config: Path) -> dict[str, Shape]:
 
 def save(path: Path, weights: dict[str, Tensor], about: dict[str, list]) -> None:
     """Write weights in the format of the file's suffix; a file cut short never has its name."""
+    import torch
+    from safetensors.torch import save_file
+
     # Copies, because a slice of a larger tensor would be saved with all of it.
     weights = {name: tensor.detach().clone().contiguous() for name, tensor in weights.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +113,9 @@ def run(args: argparse.Namespace) -> None:
         raise ReservoirError(f"{args.output} must end in .pth or .safetensors")
     if args.output.exists() and not args.overwrite:
         raise ReservoirError(f"{args.output} is there already: name another file, or --overwrite")
+    from mmseg_reservoir.seg.checkpoint import load
+    from mmseg_reservoir.seg.nvlabs.conversion import check_fit, dataset_meta
+
     checkpoint = load(args.input)
     layout, (weights, dropped) = convert(checkpoint, args.layout)
     config = args.config or _CONFIGS[layout]
@@ -126,12 +131,7 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
     args = parse_args(argv)
-    try:
-        run(args)
-    except (ReservoirError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return end_in_one_line(lambda: run(args))
 
 
 if __name__ == "__main__":

@@ -14,20 +14,15 @@ import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mmengine.config import DictAction
-
-import mmseg_reservoir.seg  # noqa: F401 (must come before mmseg)
-from mmseg_reservoir.command_line import end_in_one_line, image_size, parse
+from mmseg_reservoir.command_line import KeyValue, end_in_one_line, image_size, parse
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.tables import make_table
-from mmseg_reservoir.scale.camera_fleet import run_fleet
-from mmseg_reservoir.scale.camera_run import CameraRun
 from mmseg_reservoir.scale.ray_session import ray_session
-from mmseg_reservoir.seg.fleet_footage import InferencerOrder
-from mmseg_reservoir.seg.frames import open_frames
-from mmseg_reservoir.seg.source_images import find_source_images
+
+if TYPE_CHECKING:
+    from mmseg_reservoir.scale.camera_run import CameraRun
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -58,13 +53,17 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", help="default: a GPU, if there is one")
     parser.add_argument(
-        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
+        "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )
     return parse(parser, argv)
 
 
 def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
     """A camera for every stream, each with a folder of its own."""
+    from mmseg_reservoir.scale.camera_run import CameraRun
+    from mmseg_reservoir.seg.fleet_footage import InferencerOrder
+    from mmseg_reservoir.seg.source_images import find_source_images
+
     source_images = find_source_images(args.source_images)
     options: dict[str, Any] = {
         "weights": args.weights,
@@ -87,6 +86,8 @@ def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
 
 def fleet(args: argparse.Namespace) -> int:
     """Run all streams and say what came of them; returns how many failed."""
+    from mmseg_reservoir.scale.camera_fleet import run_fleet
+
     cameras = make_cameras(args)
     merged = args.out / "reservoir"
     with ray_session(args.ray, args.jobs) as ray:
@@ -117,6 +118,8 @@ def fleet(args: argparse.Namespace) -> int:
 
 def _names(streams: list[str]) -> list[str]:
     """Names of folders, none of which comes twice."""
+    from mmseg_reservoir.seg.frames import open_frames
+
     names = [open_frames(stream).name for stream in streams]
     if "reservoir" in names:
         raise ReservoirError("a stream cannot be called reservoir: rename its folder or file")

@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.minicity import make_counts, write_dataset
+from mmseg_reservoir.command_line import end_in_one_line
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,20 +28,21 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace another MiniCity there")
     options = parser.parse_args(arguments)
-    counts = make_counts(
-        options.train, options.val, options.per_condition, options.per_condition // 2
-    )
-    try:
+
+    def write() -> None:
+        from mmseg_reservoir.minicity import make_counts, write_dataset
+
+        counts = make_counts(
+            options.train, options.val, options.per_condition, options.per_condition // 2
+        )
         written = write_dataset(options.root, options.seed, counts, options.overwrite)
-    except (ReservoirError, OSError) as error:
-        print(f"make_minicity: {error}", file=sys.stderr)
-        return 2
-    for condition, splits in written.counts.items():
-        print(f"{condition:>6}: {splits['train']:4d} train, {splits['val']:4d} val")
-    total = sum(sum(splits.values()) for splits in written.counts.values())
-    done = "is there already, nothing written" if written.reused else "written"
-    print(f"{total} pictures {done}: {written.root} ({written.seconds:.1f} s)")
-    return 0
+        for condition, splits in written.counts.items():
+            print(f"{condition:>6}: {splits['train']:4d} train, {splits['val']:4d} val")
+        total = sum(sum(splits.values()) for splits in written.counts.values())
+        done = "is there already, nothing written" if written.reused else "written"
+        print(f"{total} pictures {done}: {written.root} ({written.seconds:.1f} s)")
+
+    return end_in_one_line(write)
 
 
 if __name__ == "__main__":

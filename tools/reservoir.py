@@ -12,12 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.portable import read_folder, write_folder
-from mmseg_reservoir.portable.export import export_expert
-from mmseg_reservoir.portable.merge import merge
-from mmseg_reservoir.portable.overview import overview
-from mmseg_reservoir.portable.prune import least_used, prune, unused
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -55,11 +51,17 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def run_inspect(args: argparse.Namespace) -> None:
     """Print a table of the experts."""
+    from mmseg_reservoir.portable import read_folder
+    from mmseg_reservoir.portable.overview import overview
+
     print(overview(read_folder(args.folder), args.folder))
 
 
 def run_merge(args: argparse.Namespace) -> None:
     """Merge two reservoirs, and tell which experts became one."""
+    from mmseg_reservoir.portable import read_folder, write_folder
+    from mmseg_reservoir.portable.merge import merge
+
     one, other = map(read_folder, args.folders)
     merged = merge(one, other, args.k_max)
     write_folder(merged.contents, args.out)
@@ -71,6 +73,9 @@ def run_merge(args: argparse.Namespace) -> None:
 
 def run_prune(args: argparse.Namespace) -> None:
     """Remove experts."""
+    from mmseg_reservoir.portable import read_folder, write_folder
+    from mmseg_reservoir.portable.prune import least_used, prune, unused
+
     contents = read_folder(args.folder)
     if args.unused:
         experts = unused(contents)
@@ -86,6 +91,9 @@ def run_prune(args: argparse.Namespace) -> None:
 
 def run_export(args: argparse.Namespace) -> None:
     """Write a plain checkpoint."""
+    from mmseg_reservoir.portable import read_folder
+    from mmseg_reservoir.portable.export import export_expert
+
     contents = read_folder(args.folder)
     checkpoint = args.checkpoint or contents.about.get("checkpoint")
     if not checkpoint:
@@ -100,12 +108,7 @@ def run_export(args: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; mistakes of the user end in one line and exit code 2."""
     args = parse_args(argv)
-    try:
-        args.run(args)
-    except ReservoirError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return end_in_one_line(lambda: args.run(args))
 
 
 if __name__ == "__main__":

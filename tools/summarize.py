@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import write_text
 from mmseg_reservoir.report.record import strict_json
@@ -30,21 +31,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number")
     args = parser.parse_args(argv)
-    try:
+
+    def show() -> None:
         groups, warnings = summarize(read_runs(args.runs))
         for warning in warnings:
             print(f"warning: {warning}", file=sys.stderr)
         if not groups:
             raise ReservoirError("none of the runs is complete: there is nothing to summarise")
-    except ReservoirError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{summary_table(groups)}\n{NOTE}")
-    if args.markdown:
-        write_text(args.markdown, summary_markdown(groups, warnings))
-    if args.json:
-        write_text(args.json, strict_json(to_json(groups, warnings)))
-    return 0
+        print(f"{summary_table(groups)}\n{NOTE}")
+        if args.markdown:
+            write_text(args.markdown, summary_markdown(groups, warnings))
+        if args.json:
+            write_text(args.json, strict_json(to_json(groups, warnings)))
+
+    return end_in_one_line(show)
 
 
 if __name__ == "__main__":

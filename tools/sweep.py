@@ -27,7 +27,6 @@ from mmseg_reservoir.report.summary import (
     to_json,
 )
 from mmseg_reservoir.scale.ray_session import ray_session
-from mmseg_reservoir.scale.sweep import run_sweep
 from mmseg_reservoir.scale.sweep_runs import SweepRun, make_runs
 
 
@@ -68,6 +67,8 @@ def sweep(args: argparse.Namespace) -> int:
     runs = make_runs(args.configs, seeds, args.out, args.method, words)
     failures: dict[str, str] = {}
     if not all(run.is_complete() for run in runs):
+        from mmseg_reservoir.scale.sweep import run_sweep
+
         with ray_session(args.ray, args.jobs) as ray:
             failures = run_sweep(ray, runs, args.retries, args.cpus, partial(print, flush=True))
     for name, said in failures.items():

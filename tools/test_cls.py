@@ -11,15 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mmengine.config import Config
-
 from mmseg_reservoir.cls.rows import choose_row, row_label
-from mmseg_reservoir.cls.run import run
 from mmseg_reservoir.command_line import (
     add_config_options,
     add_warm_start,
     check_seed,
     end_in_one_line,
+    import_custom_modules,
     parse,
     read_config,
     show_log,
@@ -30,7 +28,10 @@ from mmseg_reservoir.report.closing import closing_tables, tell_troubles
 
 def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     """Plain options of the run, the command line over the row; and where they were written."""
+    from mmengine.config import Config
+
     table = read_config(args.config, {})
+    import_custom_modules(table)
     names_reservoir = any(key.split(".")[0] == "reservoir" for key in args.cfg_options)
     wanted = args.with_reservoir or names_reservoir or args.start_from is not None
     row = choose_row(table.to_dict(), args.method, wanted)
@@ -83,6 +84,8 @@ def main(argv: list[str] | None = None) -> int:
         args = parse(make_parser(), argv)
         show_log()
         options, written = load(args)
+        from mmseg_reservoir.cls.run import run
+
         kept = {"resume": args.resume, "overwrite": args.overwrite}
         results = run(options, options["work_dir"], **written, **kept)
         print(closing_tables(results, warn))

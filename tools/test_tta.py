@@ -9,30 +9,38 @@ python tools/test_tta.py CONFIG CHECKPOINT --protocol fair --lr-grid 1e-6 1e-5 1
 from __future__ import annotations
 
 import argparse
-import inspect
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mmengine.config import Config
-from mmengine.runner import Runner
-
-import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
-from mmseg_reservoir.build import Plan
 from mmseg_reservoir.command_line import (
     add_config_options,
     add_warm_start,
     check_seed,
     end_in_one_line,
+    import_custom_modules,
     parse,
     read_config,
     warm_start,
 )
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import make_work_dir
-from mmseg_reservoir.seg.fair import LR_GRID, run_fair
-from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, AdaptationHook, make_plan
-from mmseg_reservoir.seg.loop import RecurringTestLoop
-from mmseg_reservoir.seg.quiet_runner import QuietRunner
+from mmseg_reservoir.report.rate_choice import LR_GRID
+
+if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
+    from mmengine.config import Config
+
+    from mmseg_reservoir.build import Plan
+
+KNOWN_KEYS = (
+    *("method", "params", "statistics", "reservoir", "source_images"),
+    *("model", "work_dir", "train_dataloader", "val_dataloader", "test_dataloader", "train_cfg"),
+    *("val_cfg", "test_cfg", "auto_scale_lr", "optim_wrapper", "param_scheduler", "val_evaluator"),
+    *("test_evaluator", "default_hooks", "custom_hooks", "data_preprocessor", "load_from"),
+    *("resume", "launcher", "env_cfg", "log_processor", "log_level", "visualizer"),
+    *("default_scope", "randomness", "experiment_name", "cfg"),
+)
+"""What --cfg-options may set though a config does not: ours, and the arguments of the runner."""
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -86,11 +94,13 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
-    """Return the config with the command line merged in, checked, and the plan of its run."""
+    """Return the config with the command line merged in, checked, and the plan of its run.
+
+    What can be checked without torch and mmseg is checked before they are imported.
+    """
     if args.lr_grid and args.protocol != "fair":
         raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
-    known = {*inspect.signature(Runner.__init__).parameters, *CONFIG_KEYS, "source_images"}
-    cfg = read_config(args.config, args.cfg_options, known)
+    cfg = read_config(args.config, args.cfg_options, KNOWN_KEYS)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     if args.seed is not None:
         cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
@@ -103,6 +113,11 @@ def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
     # What is wrong is told now, not later.
     seed = cfg.get("randomness", {}).get("seed") or 0
     check_seed(seed)
+    # Before a custom module can import mmseg.
+    from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
+    from mmseg_reservoir.seg.loop import RecurringTestLoop
+
+    import_custom_modules(cfg)
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
     plan = make_plan(cfg, seed)
@@ -166,6 +181,10 @@ def main(argv: list[str] | None = None) -> int:
     def test() -> None:
         args = parse_args(argv)
         cfg, plan = load_config(args)
+        from mmseg_reservoir.seg.fair import run_fair
+        from mmseg_reservoir.seg.hooks.adaptation_hook import AdaptationHook
+        from mmseg_reservoir.seg.quiet_runner import QuietRunner
+
         if args.protocol == "fair":
             run_fair(cfg, args.lr_grid or LR_GRID)
         else:

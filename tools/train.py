@@ -6,29 +6,41 @@ python tools/train.py configs/minicity/segformer-tiny_train.py --export weights.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from mmengine.config import Config, DictAction
-from mmengine.runner import Runner
-from safetensors.torch import save_file
+from mmseg_reservoir.command_line import (
+    KeyValue,
+    end_in_one_line,
+    import_custom_modules,
+    parse,
+    read_config,
+)
 
-import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
-from mmseg_reservoir.command_line import find_config
 
-
-def main(argv: list[str] | None = None) -> None:
-    """Train, and export the last weights."""
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("config", help="config file")
     parser.add_argument("--work-dir", help="default: work_dirs/CONFIG")
     parser.add_argument("--export", help="write the weights to this .safetensors file")
     parser.add_argument(
-        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
+        "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )
-    args = parser.parse_args(argv)
-    cfg = Config.fromfile(find_config(args.config))
-    cfg.merge_from_dict(args.cfg_options)
+    return parse(parser, argv)
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train, and export the last weights."""
+    cfg = read_config(args.config, {})
+    cfg.merge_from_dict(args.cfg_options)  # of any key: the runner has more than configs name
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
+    import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
+
+    import_custom_modules(cfg)
+    from mmengine.runner import Runner
+    from safetensors.torch import save_file
+
     runner = Runner.from_cfg(cfg)
     runner.train()
     if args.export:
@@ -38,5 +50,10 @@ def main(argv: list[str] | None = None) -> None:
         runner.logger.info(f"Weights written to {args.export}")
 
 
+def main(argv: list[str] | None = None) -> int:
+    """Run; mistakes of the user end in one line and exit code 2."""
+    return end_in_one_line(lambda: train(parse_args(argv)))
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,10 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-
-from mmseg_reservoir.cls.backbones.trained import NETS, error, train_net, write_net
-from mmseg_reservoir.datasets.digits import digits
+from mmseg_reservoir.command_line import end_in_one_line
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,13 +19,22 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("work_dirs/digits"), help="their folder")
     args = parser.parse_args(argv)
-    torch.set_num_threads(1)  # the result shall not depend on the number of cores
-    clean = digits(train=False)
-    for name in NETS:
-        net = train_net(name)
-        path = write_net(net, name, args.out)
-        print(f"{name}: {error(net, clean):.1f} % error on clean test digits, {path}", flush=True)
-    return 0
+
+    def train() -> None:
+        import torch
+
+        from mmseg_reservoir.cls.backbones.trained import NETS, error, train_net, write_net
+        from mmseg_reservoir.datasets.digits import digits
+
+        torch.set_num_threads(1)  # the result shall not depend on the number of cores
+        clean = digits(train=False)
+        for name in NETS:
+            net = train_net(name)
+            path = write_net(net, name, args.out)
+            wrong = error(net, clean)
+            print(f"{name}: {wrong:.1f} % error on clean test digits, {path}", flush=True)
+
+    return end_in_one_line(train)
 
 
 if __name__ == "__main__":

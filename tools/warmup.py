@@ -9,20 +9,23 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mmengine.config import Config, DictAction
-from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import Runner
-
-import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
-from mmseg_reservoir.becotta import DOMAINS, inject
-from mmseg_reservoir.becotta.store import save
-from mmseg_reservoir.becotta.warmup import BecottaWarmup, evaluate
-from mmseg_reservoir.command_line import find_config
+from mmseg_reservoir.command_line import (
+    KeyValue,
+    end_in_one_line,
+    import_custom_modules,
+    parse,
+    read_config,
+)
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.options import construct
-from mmseg_reservoir.seg import checkpoint
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+    from mmengine.runner import Runner
+
+    from mmseg_reservoir.becotta.warmup import BecottaWarmup
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -35,16 +38,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--work-dir", help="where logs go (default: work_dirs/CONFIG)")
     parser.add_argument("--export", help="default: becotta.safetensors in the work directory")
     parser.add_argument(
-        "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
+        "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )
-    return parser.parse_args(argv)
+    return parse(parser, argv)
 
 
 def load_config(args: argparse.Namespace) -> Config:
     """The config with the command line merged in."""
-    if not Path(args.config).is_file():
-        raise ReservoirError(f"no config file {args.config}")
-    cfg = Config.fromfile(find_config(args.config))
+    cfg = read_config(args.config, {})
     cfg.merge_from_dict(args.cfg_options)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     cfg.load_from = args.checkpoint or cfg.get("load_from")
@@ -59,6 +60,11 @@ def load_config(args: argparse.Namespace) -> Config:
 
 def build_model(cfg: Config) -> BecottaWarmup:
     """The config's segmentor with the weights of its checkpoint, and BECoTTA injected."""
+    from mmengine.registry import MODELS, init_default_scope
+
+    from mmseg_reservoir.seg import checkpoint  # and registers everything
+
+    import_custom_modules(cfg)
     init_default_scope(cfg.get("default_scope", "mmseg"))
     segmentor = MODELS.build(cfg.model)
     weights = checkpoint.load(cfg.load_from)
@@ -70,17 +76,22 @@ def build_model(cfg: Config) -> BecottaWarmup:
 def _build_warmup(
     segmentor: Any,
     variant: Any = "S",
-    domains: Any = DOMAINS,
+    domains: Any = None,
     discriminator_weight: float = 1.0,
     information_weight: float = 0.05,
     seed: int = 0,
 ) -> BecottaWarmup:
-    inject(segmentor, variant, domains, seed=seed)
+    from mmseg_reservoir.becotta import DOMAINS, inject
+    from mmseg_reservoir.becotta.warmup import BecottaWarmup
+
+    inject(segmentor, variant, DOMAINS if domains is None else domains, seed=seed)
     return BecottaWarmup(segmentor, discriminator_weight, information_weight, seed)
 
 
 def build_runner(cfg: Config, model: BecottaWarmup) -> Runner:
     """MMEngine's runner around a model that has its weights: it must load nothing itself."""
+    from mmengine.runner import Runner
+
     names = ("work_dir", "train_dataloader", "train_cfg", "optim_wrapper", "param_scheduler")
     names += ("default_hooks", "custom_hooks", "env_cfg", "log_processor", "log_level")
     names += ("randomness", "default_scope", "resume", "visualizer")
@@ -101,6 +112,9 @@ def table(before: dict, after: dict) -> str:
 def run(args: argparse.Namespace) -> None:
     """Validate, train, validate, save."""
     cfg = load_config(args)
+    from mmseg_reservoir.becotta.store import save
+    from mmseg_reservoir.becotta.warmup import evaluate
+
     model = build_model(cfg)
     runner = build_runner(cfg, model)
     loader = None
@@ -119,12 +133,7 @@ def run(args: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    try:
-        run(parse_args(argv))
-    except ReservoirError as error:
-        print(f"error: {str(error).strip().splitlines()[-1]}", file=sys.stderr)
-        return 2
-    return 0
+    return end_in_one_line(lambda: run(parse_args(argv)))
 
 
 if __name__ == "__main__":

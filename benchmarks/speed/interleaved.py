@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median, quantiles
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
+
+from mmseg_reservoir.report import image_times
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """The time of the machine's user, and that of the process: for a machine that others use, too."""
@@ -15,20 +16,8 @@ CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time
 Step = Callable[[Tensor], Any]
 
 
-class Spread(NamedTuple):
-    """Median and quartiles."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Of one value or more."""
-        if len(values) < 2:
-            return cls(values[0], values[0], values[0])
-        low, _, high = quantiles(values, n=4, method="inclusive")
-        return cls(median(values), low, high)
+class Spread(image_times.Spread):
+    """Median and quartiles, as figures of a benchmark."""
 
     def named(self, name: str) -> dict[str, float]:
         """As flat entries of a JSON file."""

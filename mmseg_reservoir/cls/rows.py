@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ReservoirError
-from ..options import Options, suggest, table
-from ..presets import DEFAULT
+from ..options import Options, choose, suggest, table
+from ..presets import DEFAULT, PRESETS
 
 
 def choose_row(
@@ -37,7 +37,6 @@ def choose_row(
     method = config.get("method")
     # The method of a table has no type, only an optimizer.
     own = method.get("type") if isinstance(method, Mapping) else method
-    valid = {*rows, *table("method")}
     if name is None:
         if rows and own is None:
             raise ReservoirError(
@@ -48,15 +47,17 @@ def choose_row(
             f"the config has its own method, {own!r}: leave --method out, or make it a row, "
             f"rows=dict({own}=dict(method=dict(...)))"
         )
-    elif name not in valid:
+    elif name not in rows and name not in _methods():
         shown = f"; rows: {', '.join(rows)}" if rows else ""
-        raise ReservoirError(f"there is no method {name!r}{suggest(name, valid)}{shown}")
+        near = suggest(name, {*rows, *_methods()})
+        raise ReservoirError(f"there is no method {name!r}{near}{shown}")
     else:
         row = rows.get(name) or {}
         options = _merge(options, {**row, "method": {"type": name, **row.get("method", {})}})
     if with_reservoir and options.get("reservoir") is None:
         options["reservoir"] = plug_in
     if isinstance(with_reservoir, str):
+        choose(with_reservoir, PRESETS, "preset")
         written = options["reservoir"]  # options, or the name of a preset
         beside = written if isinstance(written, Mapping) else {}
         options["reservoir"] = {**beside, "preset": with_reservoir}
@@ -73,6 +74,13 @@ def row_label(name: str | None, options: Options) -> str | None:
         return name
     preset = reservoir.get("preset", DEFAULT) if isinstance(reservoir, Mapping) else reservoir
     return f"{name}_{'robust' if preset == 'robust' else 'reservoir'}"
+
+
+def _methods() -> dict[str, Any]:
+    # Not above: the methods import torch, which takes seconds, and a row needs none of them.
+    from .. import methods  # noqa: F401 (registers them)
+
+    return table("method")
 
 
 def _merge(base: Options, over: Options) -> dict[str, Any]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..errors import ReservoirError
 from ..options import suggest
+
+if TYPE_CHECKING:  # constants and layouts are read without torch, which takes seconds to import
+    from torch import Tensor
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -36,6 +37,8 @@ class LabelledImages(ABC):
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor]:
         """Images, and labels as int64."""
+        import torch
+
         # A copy: labels of a file that is mapped into memory must not be written to.
         return self.read(indices), torch.from_numpy(np.array(self.labels[indices], np.int64))
 
@@ -54,6 +57,8 @@ class ArrayImages(LabelledImages):
         self.labels = np.asarray(labels, np.int64)
 
     def read(self, indices: Sequence[int] | np.ndarray) -> Tensor:
+        import torch
+
         pixels = torch.from_numpy(np.ascontiguousarray(self.pixels[np.asarray(indices, np.int64)]))
         return pixels.permute(0, 3, 1, 2).float().div_(255).contiguous()
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ..errors import ReservoirError
 from .disk_layout import Cell, Layout
@@ -22,6 +21,9 @@ from .imagenet_c import IMAGENET_CLASSES
 from .manifest import manifest_hash
 from .pictures import Preprocess, list_folders
 from .shards import IMAGE, INFO, LABEL, MEND, list_shards, read_samples
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RUN = re.compile(r"baseline_(\d+)(?:\.0)?_transition.speed_(\d+)_seed_(\d+)")
 """Folder of a run: baseline, speed, seed; the generator writes ``transition+speed``."""

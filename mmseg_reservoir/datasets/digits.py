@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch.nn import functional as F
 
 from .base import ArrayImages, DomainSet, LabelledImages
-from .corruptions import CORRUPTIONS, corrupt
 
 SIDE = 32
 STREAM_IMAGES = 200
@@ -23,7 +20,9 @@ _SPLIT_SEED = 0
 
 def digits(train: bool = True, stream_images: int = STREAM_IMAGES) -> ArrayImages:
     """The clean images: those to train on, or the stream's, ``stream_images`` of the 1797."""
+    import torch
     from sklearn.datasets import load_digits  # half a second, for this data set alone
+    from torch.nn import functional as F
 
     scans = load_digits()
     grey = torch.from_numpy(scans.images).float().div(16)[:, None]
@@ -56,6 +55,8 @@ class Corrupted(DomainSet):
         seed: int = 0,
         title: str = "Corrupted",
     ) -> None:
+        from .corruptions import CORRUPTIONS
+
         self.title = title
         super().__init__(corruptions, tuple(CORRUPTIONS), severity)
         self.clean = clean
@@ -64,6 +65,10 @@ class Corrupted(DomainSet):
         self._made: dict[tuple[str, int], ArrayImages] = {}
 
     def _open(self, name: str, severity: int | None) -> ArrayImages:
+        import torch
+
+        from .corruptions import corrupt
+
         if (name, severity) not in self._made:
             parts = []
             for start in range(0, len(self.clean), 512):

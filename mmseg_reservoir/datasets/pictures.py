@@ -7,16 +7,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from ..errors import ReservoirError
 from ..files import told
 from .base import LabelledImages
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -43,6 +44,8 @@ class Preprocess:
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
         """Decode one picture, which messages call ``name``: ``(3, H, W)``, floats in [0, 1]."""
+        import torch
+
         try:
             with Image.open(file) as image:
                 image = self._sized(image.convert("RGB"))
@@ -94,6 +97,8 @@ class FileImages(LabelledImages):
         self.preprocess = preprocess
 
     def read(self, indices: Sequence[int] | np.ndarray) -> Tensor:
+        import torch
+
         images = [self.preprocess(self.root / self.names[index]) for index in indices]
         shapes = {tuple(image.shape[1:]) for image in images}
         if len(shapes) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .image_times import image_times, milliseconds_text
 from .published import published_table, row_of
 from .tables import Results, metric_of, routing_purity, visit_table
 from .troubles import find_troubles, update_line
@@ -56,6 +57,11 @@ def _routing(results: Results) -> str | None:
     return f"{routes[-1]['k']} experts, routing purity {routing_purity(routes):.3f}"
 
 
+def _times(results: Results) -> str | None:
+    times = image_times(results["routes"])
+    return times and f"{milliseconds_text(times)} ms per image, median and quartiles"
+
+
 def _clock(results: Results) -> str | None:
     if "clock" not in results:
         return None
@@ -78,6 +84,7 @@ _PARTS: dict[str, Callable[[Results], str | None]] = {
     "the sets beside the stream": _also,
     "the routing": _routing,
     "the updates": update_line,
+    "the times": _times,
     "the clock": _clock,
     "the published row": _beside_published,
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .image_times import image_times, milliseconds_text
 from .tables import Results, make_table, metric_of, routing_purity, score_cells, scores_by_domain
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ def comparison_table(runs: Mapping[str, Results]) -> str:
 
 
 def last_visit_table(runs: Mapping[str, Results]) -> str:
-    """Return one row per run: the scores of the last visit, experts, routing purity and cost."""
+    """Return one row per run: the scores of the last visit, experts, routing purity and cost.
+
+    The cost is the median time per image, with quartiles.
+    """
     scores = {name: scores_by_domain(results) for name, results in runs.items()}
     domains = list(next(iter(scores.values())))
     rounds = max(len(rows["mean"]) for rows in scores.values())
@@ -39,9 +43,9 @@ def last_visit_table(runs: Mapping[str, Results]) -> str:
         cells = [f"{scores[name][domain][-1]:.2f}" for domain in domains]
         routes = results["routes"]
         purity = f"{routing_purity(routes):.3f}" if results["reservoir"] else "-"
-        cost = 1000 * sum(route["seconds"] for route in routes) / len(routes)
+        cost = milliseconds_text(image_times(routes))
         updates = results["updates"]["updates"]
-        rows.append([name, *cells, routes[-1]["k"], purity, updates, f"{cost:.0f}"])
+        rows.append([name, *cells, routes[-1]["k"], purity, updates, cost])
     return make_table(header, rows)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any, NamedTuple
 
+from .image_times import image_times
 from .tables import Results, by_domain, metric_of
 
 Routes = Sequence[Mapping[str, Any]]
@@ -154,13 +155,13 @@ def guard_events(results: Results) -> list[GuardEvent]:
 
 
 def milliseconds(results: Results) -> dict[str, float]:
-    """Time per image by stage; all of it as one, where stages were not watched."""
-    stages = results.get("stages")
-    if stages:
-        return {name: 1000 * seconds for name, seconds in stages.items()}
-    known = [r for r in results["routes"] if r.get("seconds") is not None]
-    images = sum(route.get("n_images", 1) for route in known)
-    if not images:
+    """Time per image by stage; all of it as one, where stages were not watched.
+
+    The sum is the median over the run. Of the stages only means are known: they tell the shares.
+    """
+    times = image_times(results["routes"])
+    if times is None:
         return {}
-    total = sum(route["seconds"] * route.get("n_images", 1) for route in known)
-    return {"adapt and predict": 1000 * total / images}
+    stages = results.get("stages") or {"adapt and predict": 1.0}
+    total = sum(stages.values())
+    return {name: 1000 * times.median * part / total for name, part in stages.items()}

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .figure_data import assignment
-from .memory_replay import Balance, memory_balance
 from .sensitivity import Sweep
-from .style_map import style_map
 from .style_sample import Styles
 from .tables import Results
 
@@ -41,6 +39,8 @@ def assignment_figure(runs: Mapping[str, Results]) -> Figure:
 
 def style_figure(runs: Mapping[str, tuple[Results, Styles]], projection: str = "tsne") -> Figure:
     """t-SNE (or PCA) of styles, with the trajectories of the experts' means."""
+    from .style_map import style_map  # half a second of scikit-learn
+
     figure, axes = _axes(len(runs), width=5.0, height=4.4)
     for axis, (name, (results, styles)) in zip(axes, runs.items(), strict=True):
         found = style_map(results, styles, projection)
@@ -82,11 +82,13 @@ def memory_figure(results: Results, sizes: Sequence[int]) -> Figure:
 
     A memory knows nothing of domains, so the order of the run's stream is all it depends on.
     """
+    from .memory_replay import memory_balance  # seconds of torch
+
     names = {"fifo": "FIFO", "reservoir": "reservoir sampling"}
     figure, axes = _axes(2 * len(sizes), width=3.6, height=2.6, columns=2)
     places = [(size, kind) for size in sizes for kind in names]
     for axis, (size, kind) in zip(axes, places, strict=True):
-        balance: Balance = memory_balance(results["routes"], kind, size)
+        balance = memory_balance(results["routes"], kind, size)
         times = range(1, len(balance.shares[0]) + 1)
         axis.stackplot(times, balance.shares, labels=balance.domains, alpha=0.85)
         axis.set(title=f"{names[kind]}, M = {size}", ylim=(0, 1), xlim=(1, len(times)))

@@ -13,6 +13,8 @@ from typing import Any
 
 from .tables import Results, make_table, score_cells, scores_by_domain
 
+LR_GRID = (6e-7, 2e-6, 7.5e-6, 2.5e-5, 1e-4)
+"""Steps of about 3.5; holds the paper's rates for ACDC (7.5e-6, BECoTTA's 6e-7) and MiniCity's."""
 CRITERION = (
     "highest mean information over all images of the stream: the entropy of the image's mean class "
     "distribution minus the mean entropy of its pixels, of the prediction that was scored (Eq. 10 "

@@ -8,21 +8,24 @@ import importlib.metadata
 import io
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import ReservoirError
 from ..files import write_text
+from .image_times import Spread, image_times
 from .record_entries import RouteRecord, VisitRecord, finite
 from .route_log import RouteLog
-from .step_watch import StepWatch
 from .style_sample import StyleSample
+
+if TYPE_CHECKING:  # tables are made without torch, which takes seconds to import
+    from torch import nn
+
+    from .step_watch import StepWatch
 
 PACKAGES = {
     "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
@@ -64,6 +67,8 @@ class RunRecord:
 
     def observe(self, pipeline: Any, model: nn.Module) -> None:
         """From now on, note the style of every batch, and what time goes into which stage."""
+        from .step_watch import StepWatch
+
         self._watch = StepWatch(pipeline, model)
 
     def add(self, route: RouteRecord, scored_as: str | None = None) -> VisitRecord:
@@ -94,7 +99,9 @@ class RunRecord:
 
         The updates are the method's counts, ``more`` is what else is known only at the end.
         """
-        self._end = {"updates": dict(updates), **more, "stages": self._stages()}
+        times = image_times(map(vars, self.routes))
+        timed = {} if times is None else times.to_json()
+        self._end = {"updates": dict(updates), **more, **timed, "stages": self._stages()}
         if self._watch is not None:
             self._watch.close()
         self.write()
@@ -129,6 +136,17 @@ class RunRecord:
             self._watch.seconds.update(state["stages"])
         self.routes = self._log.restore(state["n_routes"])
 
+    def _times(self) -> dict[tuple[int, str], Spread]:
+        """Seconds per image by visit."""
+        # A stream that is scored as one domain has one visit in a round, whatever its routes say.
+        last = {round: (round, domain) for round, domain in self.visits}
+        seconds = defaultdict(list)
+        for route in self.routes:
+            if route.seconds is not None:
+                place = route.round, route.domain
+                seconds[place if place in self.visits else last[route.round]].append(route.seconds)
+        return {place: Spread.of(values) for place, values in seconds.items()}
+
     def _stages(self) -> dict[str, float] | None:
         """Seconds per image in each stage; None if they were not watched."""
         total = sum(visit.seconds or 0.0 for visit in self.visits.values())
@@ -142,11 +160,14 @@ class RunRecord:
     def to_json(self, with_routes: bool = True) -> dict[str, Any]:
         """Return everything as plain data; of the routes only their number, if that is enough."""
         routes = [route.to_json() for route in self.routes] if with_routes else None
+        times = self._times()
         return {
             "complete": self._end is not None,
             **self.about,
             "versions": self._versions,
-            "visits": [visit.to_json(self.metric) for visit in self.visits.values()],
+            "visits": [
+                visit.to_json(self.metric, times.get(place)) for place, visit in self.visits.items()
+            ],
             **({"n_routes": len(self.routes)} if routes is None else {"routes": routes}),
             **({"also": self.also} if self.also else {}),
             **(self._end or {}),
@@ -205,6 +226,8 @@ def strict_json(value: Any) -> str:
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of this package, of torch, and of those others that are installed."""
+    import torch
+
     installed = {"mmseg_reservoir": __version__, "torch": str(torch.__version__)}
     for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

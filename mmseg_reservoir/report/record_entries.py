@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .image_times import Spread
+
 
 @dataclass(kw_only=True)
 class RouteRecord:
@@ -66,7 +68,7 @@ class VisitRecord:
         n_images: Images so far.
         skipped: Images that could not be used and are not scored.
         k: Experts after the last of them.
-        seconds: Time for all of them; None where it was not measured.
+        seconds: Time for all of them, for the means of the stages; None where it was not measured.
         adapted: Images that were adapted to; None without a clock.
         missed: Images that arrived while the model was busy; None without a clock.
         more: What else was measured, such as ``per_class``.
@@ -83,15 +85,15 @@ class VisitRecord:
     missed: int | None = None
     more: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self, metric: str) -> dict[str, Any]:
-        """As plain data, the score under its name."""
+    def to_json(self, metric: str, times: Spread | None = None) -> dict[str, Any]:
+        """As plain data, the score under its name, with the seconds per image where known."""
         return {
             "round": self.round,
             "domain": self.domain,
             metric: self.score,
             "n_images": self.n_images,
             "k": self.k,
-            "seconds_per_image": None if self.seconds is None else self.seconds / self.n_images,
+            **({"seconds_per_image": None} if times is None else times.to_json()),
             **({"skipped": self.skipped} if self.skipped else {}),
             **({} if self.missed is None else {"adapted": self.adapted, "missed": self.missed}),
             **self.more,

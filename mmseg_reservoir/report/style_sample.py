@@ -6,13 +6,14 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..files import read_tensors, write_tensors
+
+if TYPE_CHECKING:  # tables are made without torch, which takes seconds to import
+    from torch import Tensor
 
 FILE = "styles.safetensors"
 ROOM = 1000
@@ -75,6 +76,8 @@ class StyleSample:
         """Write the sample, at half precision; nothing if there is none."""
         if not self._kept:
             return
+        import torch
+
         routes, styles = zip(*sorted(self._kept, key=lambda kept: kept[0]), strict=True)
         tensors = {"styles": torch.stack(styles).half(), "routes": torch.tensor(routes)}
         write_tensors(folder / FILE, tensors, {"seen": str(self._seen)})

@@ -6,11 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from ..errors import ReservoirError
+from .image_times import Spread, image_times, milliseconds_text
 from .published import Row, row_of
 from .runs import find_differences, group_key, group_names
 from .tables import Results, make_table, metric_of, routing_purity, scores_by_domain
@@ -20,7 +22,7 @@ VISITS = {"mIoU": (1, 4, 7, 10), "error": (1, 5, 10, 15, 20)}
 NOTE = (
     "mIoU, or error of classifiers, in percent at a visit, mean over the conditions: mean over the "
     "seeds ± sample deviation (- of one seed). The means of published rows are taken of the "
-    "published conditions."
+    "published conditions. Times are medians over all images, or batches, with quartiles."
 )
 _SAME = "†"
 SAME_NOTE = f"{_SAME} nothing random in this row: every seed gives exactly these scores."
@@ -105,13 +107,9 @@ class Group:
         return Statistic.of([routing_purity(run["routes"]) for run in self.runs.values()])
 
     @property
-    def milliseconds(self) -> Statistic | None:
-        """Time per image; None where it was not measured."""
-        seconds = [
-            [r["seconds"] for r in results["routes"] if r.get("seconds") is not None]
-            for results in self.runs.values()
-        ]
-        return Statistic.of([1000 * mean(s) for s in seconds]) if all(seconds) else None
+    def times(self) -> Spread | None:
+        """Seconds per image over all seeds; None where they were not measured."""
+        return image_times(chain.from_iterable(run["routes"] for run in self.runs.values()))
 
 
 def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
@@ -168,7 +166,7 @@ def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
                 group.metric: {d: [vars(s) for s in row] for d, row in group.scores.items()},
                 "k": vars(group.k),
                 "purity": group.purity and vars(group.purity),
-                "ms_per_image": group.milliseconds and vars(group.milliseconds),
+                **(group.times.to_json() if group.times else {"seconds_per_image": None}),
                 "published": group.row and {"name": group.row.name, group.metric: group.row.scores},
             }
             for group in groups
@@ -193,7 +191,7 @@ def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
                 _cell(group, scores[-1], 2),
                 _cell(group, group.k, 1),
                 _cell(group, group.purity, 3),
-                _cell(group, group.milliseconds, 0),
+                milliseconds_text(group.times),
             ]
         )
         if group.row:

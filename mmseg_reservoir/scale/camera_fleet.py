@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..command_line import one_line
+from ..command_line import ignore_third_party_warnings, one_line
 from .camera_run import CameraRun
 from .merging_point import MergingPoint
 
 
 class _CameraActor:
     """A camera in a process of its own. Ray restarts it without any argument that could be lost."""
+
+    def __init__(self) -> None:
+        ignore_third_party_warnings()  # before the arguments of `run` import mmseg
 
     def run(self, here: str, camera: CameraRun, point: Any | None) -> dict[str, Any]:
         """Go through a stream; again from its last state, if this process is a second one.

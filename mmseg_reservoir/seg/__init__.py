@@ -1,8 +1,12 @@
 """MMSegmentation integration: the only folder that imports mmseg."""
 
-from mmseg_reservoir.seg.compat import enable_mmseg_without_compiled_ops
+from mmseg_reservoir.seg.compat import (
+    enable_mmseg_without_compiled_ops,
+    import_mmengine_without_transformers,
+)
 
-# Has to run before any import of mmseg, hence before this package's other modules.
+# Have to run before any import of mmseg, hence before this package's other modules.
+import_mmengine_without_transformers()
 enable_mmseg_without_compiled_ops()
 
 from .checkpoint import StrictCheckpointHook, allow_mmengine_checkpoints  # noqa: E402

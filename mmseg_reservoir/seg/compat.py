@@ -1,4 +1,4 @@
-"""Lets ``import mmseg`` work with ``mmcv-lite``, which has no compiled operators.
+"""Lets ``import mmseg`` work with ``mmcv-lite``, which has no compiled operators, and be quick.
 
 mmsegmentation imports ``mmcv.ops`` as a whole, and that needs the extension ``mmcv._ext`` even
 where the model calls none of its operators (SegFormer, for one, calls none). Full ``mmcv`` has no
@@ -15,6 +15,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 _EXTENSION = "mmcv._ext"
 
@@ -56,6 +57,29 @@ def enable_mmseg_without_compiled_ops() -> None:
     finally:
         # mmengine looks for this module to learn whether the operators exist; the answer is no.
         del sys.modules[_EXTENSION]
+
+
+def import_mmengine_without_transformers() -> None:
+    """Import mmengine's optimizers, but not transformers, which takes longer than all the rest.
+
+    Where it is installed, mmengine imports it to register its optimizer Adafactor. Under that name
+    it can still be built, and transformers is imported then.
+    """
+    known = "mmengine.optim" in sys.modules or "transformers" in sys.modules
+    if known or importlib.util.find_spec("transformers") is None:
+        return
+    sys.modules["transformers"] = None  # type: ignore[assignment]  # its import fails
+    try:
+        registry = importlib.import_module("mmengine.optim").OPTIMIZERS
+    finally:
+        del sys.modules["transformers"]
+    registry.register_module("Adafactor", module=_adafactor)
+
+
+def _adafactor(params: Any, **options: Any) -> Any:
+    from transformers import Adafactor
+
+    return Adafactor(params, **options)
 
 
 class _ExtensionStub(types.ModuleType):

@@ -13,12 +13,9 @@ from mmengine.config import Config
 
 from ..errors import ReservoirError
 from ..files import write_text
-from ..report.rate_choice import fair_record, fair_table
+from ..report.rate_choice import LR_GRID, fair_record, fair_table
 from ..report.record import strict_json
 from .quiet_runner import QuietRunner
-
-LR_GRID = (6e-7, 2e-6, 7.5e-6, 2.5e-5, 1e-4)
-"""Steps of about 3.5; holds the paper's rates for ACDC (7.5e-6, BECoTTA's 6e-7) and MiniCity's."""
 
 
 def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:

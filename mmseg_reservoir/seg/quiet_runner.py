@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+from contextlib import redirect_stdout
 from typing import Any
 
 from mmengine.logging import MMLogger
@@ -10,6 +12,10 @@ from mmengine.runner import Runner
 
 FILE_ONLY = {"file_only": True}
 """``logger.info(text, extra=FILE_ONLY)``: too long for a terminal."""
+
+
+_PAGES = ("_log_env", "__init__", "wrap_model")
+"""Functions of mmengine's runner that log about machine, config, hooks and distributed training."""
 
 
 class QuietRunner(Runner):
@@ -23,9 +29,16 @@ class QuietRunner(Runner):
                 handler.addFilter(_is_for_terminals)
         return logger
 
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict:
+        """As mmengine's; what it prints, beside a line in the log, is for the log file."""
+        with redirect_stdout(io.StringIO()) as printed:
+            checkpoint = super().load_checkpoint(*args, **kwargs)
+        log_to_file(self.logger, printed.getvalue().rstrip())
+        return checkpoint
+
 
 def _is_for_terminals(record: logging.LogRecord) -> bool:
-    pages = record.module == "runner" and record.funcName in ("_log_env", "__init__")
+    pages = record.module == "runner" and record.funcName in _PAGES
     return not (pages or getattr(record, "file_only", False))
 
 

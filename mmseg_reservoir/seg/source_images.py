@@ -13,6 +13,7 @@ import cv2
 import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
+from rich import get_console
 from rich.progress import track
 from torch import Tensor, nn
 
@@ -76,7 +77,8 @@ class ConfigSource:
         """Preprocessed batches of the size of the test's; the last one may be smaller."""
         test = self.cfg.test_dataloader
         loader = Runner.build_dataloader({**test, "dataset": self.dataset})
-        for data in track(loader, "Reading source images", transient=True):
+        hidden = not get_console().is_terminal  # where a bar that goes away leaves an empty line
+        for data in track(loader, "Reading source images", transient=True, disable=hidden):
             check_sizes(data["inputs"])
             yield self.model.data_preprocessor(data, False)["inputs"]
 

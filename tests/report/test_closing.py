@@ -29,6 +29,7 @@ def test_scores_routing_and_published_row(results, tmp_path):
     assert "\n2 experts, routing purity 1.000\n" in text
     assert "beside the published row 'Own'\n" in text
     assert "+4.50" in text
+    assert "\n20 (20-20) ms per image, median and quartiles\n" in text
 
 
 def test_sets_beside_the_stream_have_a_table(results):
@@ -68,6 +69,7 @@ def test_nothing_at_all_can_be_shown(tmp_path):
         "cannot show the table of scores",
         "cannot show the routing",
         "cannot show the updates",
+        "cannot show the times",
     ]
 
 

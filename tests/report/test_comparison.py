@@ -50,8 +50,9 @@ def test_last_visit_has_scores_routing_and_cost(runs):
     assert "mIoU at visit 3" in header
     assert "ms per image" in header
     cells = [[c.strip() for c in line.split("│")[1:-1]] for line in lines]
-    assert cells[0] == ["TENT", "47.00", "48.00", "47.50", "2", "-", "24", "20"]
-    assert cells[1] == ["TENT + Reservoir", "53.00", "54.00", "53.50", "2", "1.000", "24", "20"]
+    assert cells[0] == ["TENT", "47.00", "48.00", "47.50", "2", "-", "24", "20 (20-20)"]
+    reservoir = ["53.00", "54.00", "53.50", "2", "1.000", "24", "20 (20-20)"]
+    assert cells[1] == ["TENT + Reservoir", *reservoir]
 
 
 def test_plot_is_drawn(runs, tmp_path):

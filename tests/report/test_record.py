@@ -56,6 +56,7 @@ def test_a_record_has_everything(tmp_path):
                 "n_images": 1,
                 "k": 2,
                 "seconds_per_image": 0.5,
+                "seconds_quartiles": [0.5, 0.5],
                 "per_class": {"road": 90.0, "car": None},
             }
         ],

@@ -78,14 +78,16 @@ def test_routing_and_time():
     (group,), _ = summarize(runs(*reservoir))
     assert group.k == Statistic(3, pytest.approx(2**0.5))
     assert group.purity == Statistic(0.75, pytest.approx(0.5**1.5))  # 1 and 0.5
-    assert group.milliseconds.mean == pytest.approx(30)
+    assert group.times.median == pytest.approx(0.03)  # of as many images of 20 ms as of 40
+    assert (group.times.low, group.times.high) == (0.02, 0.04)
     (plain,), _ = summarize(runs(record()))
     assert plain.purity is None
     untimed = record()
     for route in untimed["routes"]:
         route["seconds"] = None
     (group,), _ = summarize(runs(untimed))
-    assert group.milliseconds is None
+    assert group.times is None
+    assert rows(summary_table([group]))[1][-1] == "-"
 
 
 def test_table():
@@ -93,7 +95,7 @@ def test_table():
     head, cells = rows(summary_table(groups))
     assert head[3:8] == ["visit 1", "visit 4", "visit 7", "visit 10", "last"]
     mean = ["46.00 ± 1.41", "43.00 ± 1.41", "", "", "42.00 ± 1.41"]
-    assert cells == ["tent", "0, 1", "5", *mean, "2.0 ± 0.0", "-", "20 ± 0"]
+    assert cells == ["tent", "0, 1", "5", *mean, "2.0 ± 0.0", "-", "20 (20-20)"]
 
 
 @pytest.mark.parametrize("markdown", [False, True])
@@ -105,7 +107,7 @@ def test_seeds_that_change_nothing_have_no_deviation(markdown):
     _, *cells = rows(text, "|" if markdown else "│")
     constant, varied = cells[-2:]
     assert constant[:4] == ["tent (method.optimizer.lr=0.0001) †", "0, 1, 2", "2", "45.00"]
-    assert constant[7:] == ["44.00", "2.0", "1.000", "22 ± 3"]
+    assert constant[7:] == ["44.00", "2.0", "1.000", "20 (20-20)"]
     assert varied[0] == "tent (method.optimizer.lr=1e-05)"
     assert varied[3] == "45.50 ± 0.71"
     assert text.endswith(f"\n\n{SAME_NOTE}" if markdown else f"┘\n{SAME_NOTE}")

@@ -110,3 +110,35 @@ def test_mmcv_beside_mmcv_lite_warns(tmp_path):
         "compat.enable_mmseg_without_compiled_ops()"
     )
     assert "mmcv and mmcv-lite are both installed" in run(code, check=True).stderr
+
+
+def test_the_package_imports_no_transformers_and_leaves_warnings_alone():
+    code = """
+import sys, warnings
+import mmseg_reservoir.seg
+from mmengine.registry import OPTIMIZERS
+
+texts = [message.pattern for _, message, *_ in warnings.filters if message is not None]
+assert not any(word in text for text in texts for word in ("pkg_resources", "build_loss")), texts
+assert "transformers" not in sys.modules
+assert ("Adafactor" in OPTIMIZERS) == (importlib.util.find_spec("transformers") is not None)
+"""
+    result = run("import importlib.util\n" + code)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_adafactor_is_still_that_of_transformers():
+    transformers = pytest.importorskip("transformers")
+    code = """
+import torch
+import mmseg_reservoir.seg
+from mmengine.optim import build_optim_wrapper
+
+options = dict(type="Adafactor", lr=0.5, relative_step=False)
+wrapper = build_optim_wrapper(torch.nn.Linear(2, 2), dict(optimizer=options))
+print(type(wrapper.optimizer).__module__, wrapper.optimizer.param_groups[0]["lr"])
+"""
+    result = run(code)
+    told = result.stdout.splitlines()[-1:]
+    assert told == [f"{transformers.Adafactor.__module__} 0.5"], result.stderr

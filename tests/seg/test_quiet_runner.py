@@ -25,7 +25,13 @@ def test_pages_are_for_the_file(logger, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("module", "function", "shown"),
-    [("runner", "_log_env", False), ("runner", "__init__", False), ("loop", "__init__", True)],
+    [
+        ("runner", "_log_env", False),
+        ("runner", "__init__", False),
+        ("runner", "wrap_model", False),
+        ("runner", "load_checkpoint", True),
+        ("loop", "__init__", True),
+    ],
 )
 def test_mmengine_begins_with_pages(module, function, shown):
     record = logging.LogRecord("x", logging.INFO, f"{module}.py", 1, "text", (), None, function)

@@ -1,15 +1,20 @@
+import inspect
+import os
 import shutil
+import subprocess
 import sys
 
 import cv2
 import numpy as np
 import pytest
 import torch
+from mmengine.runner import Runner
 from safetensors.torch import save_file
 from stream_run import SHORT, TINY, data_options, run
 
 from mmseg_reservoir.report.runs import read_runs
 from mmseg_reservoir.seg import AdaptiveSegmentor
+from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS
 from tools import test_tta
 
 
@@ -219,3 +224,28 @@ def test_images_of_different_sizes_in_a_batch(capfd, minicity, tmp_path):
     command = [TINY / "segformer-tiny_source.py", "--random-weights", f"--work-dir={tmp_path}"]
     command += ["--cfg-options", *data_options(root), "test_dataloader.batch_size=2"]
     assert "different sizes (96x256, 128x256): set test_dataloader" in fail(capfd, *command)
+
+
+def test_what_cfg_options_may_add():
+    runner = set(inspect.signature(Runner.__init__).parameters) - {"self"}
+    assert set(test_tta.KNOWN_KEYS) == {*runner, *CONFIG_KEYS, "source_images"}
+
+
+@pytest.mark.slow
+def test_a_run_says_nothing_but_what_it_does(minicity, tmp_path):
+    """Of other libraries only mmengine's line about the checkpoint is shown, and no warning."""
+    words = [TINY / "segformer-tiny_tent.py", f"--work-dir={tmp_path}", "--cfg-options"]
+    done = subprocess.run(
+        [sys.executable, test_tta.__file__, *words, *data_options(minicity), *SHORT],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    first, second, third, *_ = done.stdout.splitlines()
+    assert "Load checkpoint from" in first
+    assert "SingleModelPipeline around Tent" in second
+    assert "round 1/1 fog" in third
+    (log,) = tmp_path.glob("*/*.log")
+    assert "Loads checkpoint by" in log.read_text()

@@ -1,5 +1,7 @@
 import json
 
+import torch
+
 from mmseg_reservoir.cls.backbones import trained
 from mmseg_reservoir.files import read_tensors
 from tools import train_digits
@@ -7,7 +9,7 @@ from tools import train_digits
 
 def test_it_stores_both_networks_and_tells_their_error(tmp_path, monkeypatch, capsys):
     calls = []
-    monkeypatch.setattr(train_digits.torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     monkeypatch.setattr(trained, "train", lambda net, data, **options: calls.append(options))
     assert train_digits.main([f"--out={tmp_path}"]) == 0
     assert calls == list(trained.RECIPES.values())
