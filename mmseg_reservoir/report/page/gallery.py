@@ -113,7 +113,7 @@ def _labels(run: ShownRun, domain: str, frame: str) -> dict[int, tuple[np.ndarra
     return {
         number: (
             cv2.imread(str(files[number]), cv2.IMREAD_GRAYSCALE),
-            f"expert {routes[number]['expert']} of {routes[number]['k']}",
+            f"expert {routes[number]['expert']}, K = {routes[number]['k']}",
         )
         for number in rounds
     }

@@ -31,7 +31,7 @@ def test_one_frame_per_domain_with_every_visit_of_every_run(run):
     assert [layer["run"] for layer in frames[0]["layers"]] == ["R", "again"]
     visits = frames[1]["layers"][0]["visits"]
     assert list(visits) == [1, 2, 3]
-    assert visits[3]["note"] == "expert 1 of 2 · 20 % of pixels wrong"  # 3 of 15 with a class
+    assert visits[3]["note"] == "expert 1, K = 2 · 20 % of pixels wrong"  # 3 of 15 with a class
     assert dict(frames[1]["classes"]) == {"road": [128, 64, 128], "car": [0, 0, 142]}
     truth = picture(frames[0]["truth"])
     assert truth[0, 0].tolist() == [128, 64, 128]
@@ -69,4 +69,4 @@ def test_without_ground_truth_there_is_neither_a_layer_nor_a_percentage(run, tmp
         path.unlink()
     frame = gallery([run])[0]
     assert frame["truth"] is None
-    assert frame["layers"][0]["visits"][1]["note"] == "expert 0 of 2"
+    assert frame["layers"][0]["visits"][1]["note"] == "expert 0, K = 2"

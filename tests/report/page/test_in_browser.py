@@ -114,7 +114,7 @@ def test_the_sliders_move_the_picture(page, tmp_path, size):
             return [p.get_attribute("src") for p in pictures], caption
 
         pictures, caption = seen()
-        labels = "fog, fog_0 · TENT + ReservoirTTA · expert 0 of 2 · 20 % of pixels wrong"
+        labels = "fog, fog_0 · TENT + ReservoirTTA · expert 0, K = 2 · 20 % of pixels wrong"
         assert pictures[0].startswith("data:image/png")
         assert caption == labels
         assert driver.find_element(By.CLASS_NAME, "classes").text.split() == ["road", "car"]
