@@ -104,13 +104,15 @@ def _guard(run: ShownRun) -> list[Chart]:
         ),
     )
     steps = len(run.results["routes"])
-    figure = draw([points], "batch", height=260)
+    figure = draw([points], "batch", height=260 if events else 110)
     figure.update_xaxes(range=[0, steps + 1])
-    count = f"{len(events)} alarms" if events else "No alarm"
-    note = (
-        f"{count}: an expert lost classes, drifted or grew too sure, and was pulled back towards "
-        "the source."
-    )
+    figure.update_yaxes(visible=bool(events))
+    note = "No alarm: no expert lost classes, drifted or grew too sure."
+    if events:
+        note = (
+            f"{len(events)} alarm{'s' * (len(events) > 1)}: an expert lost classes, drifted or grew "
+            "too sure, and was pulled back towards the source."
+        )
     return [Chart("Guard", figure, note)]
 
 

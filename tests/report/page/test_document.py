@@ -95,3 +95,12 @@ def test_classifiers_have_a_page_too(tmp_path):
     assert "not complete" in page
     assert 'id="gallery"' not in page
     assert "<title>EATA</title>" in page
+
+
+def test_a_run_without_labels_has_a_page_that_says_so():
+    results = rich_record()
+    for visit in results["visits"]:
+        visit["mIoU"] = None
+    page = render([ShownRun("R", results)], pytest.fail)
+    assert "<h1>R has no scores, for want of labels: 18 images, 2 experts.</h1>" in page
+    assert "NaN" not in re.sub(r'id="plotly">.*?</script>', "", page, flags=re.DOTALL)
