@@ -110,8 +110,8 @@ def _guard(run: ShownRun) -> list[Chart]:
     note = "No alarm: no expert lost classes, drifted or grew too sure."
     if events:
         note = (
-            f"{len(events)} alarm{'s' * (len(events) > 1)}: an expert lost classes, drifted or grew "
-            "too sure, and was pulled back towards the source."
+            f"{len(events)} alarm{'s' * (len(events) > 1)}: an expert lost classes, drifted or "
+            "grew too sure, and was pulled back towards the source."
         )
     return [Chart("Guard", figure, note)]
 
