@@ -5,10 +5,11 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mmseg_reservoir.live import LiveFrame
+from mmseg_reservoir.live import LiveFrame, StreamInfo
 
 OVERLAYS = [[128, 64, 160], [0, 0, 142]]
 """Colors (BGR) of the overlays, in turn."""
@@ -17,16 +18,20 @@ OVERLAYS = [[128, 64, 160], [0, 0, 142]]
 class StepStream:
     """Shows a frame for every `step`, and notes what was asked of it."""
 
+    info = StreamInfo("drive", 40, {"road": [128, 64, 128], "car": [0, 0, 142]})
+
     def __init__(self) -> None:
         self._frames: queue.Queue[LiveFrame | Exception | None] = queue.Queue()
         self.asked: list[tuple] = []
         self.count = 0
 
-    def step(self, expert: int = 0, k: int = 2, opened: bool = False, size=(32, 64)) -> None:
+    def step(
+        self, expert: int = 0, k: int = 2, opened: bool = False, size=(32, 64), **more: Any
+    ) -> None:
         image = np.full((*size, 3), 200, np.uint8)
         overlay = np.full((*size, 3), OVERLAYS[self.count % 2], np.uint8)
         self.count += 1
-        self._frames.put(LiveFrame(image, overlay, expert, k, opened))
+        self._frames.put(LiveFrame(image, overlay, expert, k, opened, **more))
 
     def end(self, error: Exception | None = None) -> None:
         self._frames.put(error)

@@ -12,7 +12,8 @@ import numpy as np
 def save_panels(results: dict[str, Any], folder: Path, size: tuple[int, int] = (8, 16)) -> None:
     """Save the first frame of each domain in every round, and name the folder in the config.
 
-    In round r the first r columns are a car, the rest is road.
+    In round r the first r columns are a car, the rest is road; in truth all is road but the last
+    column, which has no class.
     """
     hook = {"type": "PseudoLabelHook", "show_dir": str(folder / "panels")}
     results["config"]["custom_hooks"].append(hook)
@@ -24,4 +25,7 @@ def save_panels(results: dict[str, Any], folder: Path, size: tuple[int, int] = (
             place = folder / "panels" / f"round{route['round']}" / route["domain"]
             place.mkdir(parents=True, exist_ok=True)
             cv2.imwrite(str(place / f"{route['domain']}_0_labelTrainIds.png"), label)
+            truth = np.zeros(size, np.uint8)
+            truth[:, -1] = 255
+            cv2.imwrite(str(place / f"{route['domain']}_0_groundTruth.png"), truth)
             cv2.imwrite(route["image"], np.full((*size, 3), 200, np.uint8))

@@ -123,7 +123,7 @@ def adapt(args: argparse.Namespace) -> None:
             if args.serve is None:
                 deque(stream, maxlen=0)
             else:
-                _serve(WatchedStream(inferencer, stream, writer), args.serve, out)
+                _serve(WatchedStream(inferencer, stream, writer, frames), args.serve, out)
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
     if not experts:

@@ -339,6 +339,13 @@ class Alignment:
         names = self.correction.layers(self.reference, domain)
         return {name: self.correction.of(self.reference, domain, name) for name in names}
 
+    def expert_state(self, index: int) -> dict[str, Any]:
+        """Return ``reach`` of an expert and the number of images it is ``aligned`` by, if it is."""
+        domain = self.domains[index]
+        if domain is None or self.reference is None:
+            return {}
+        return {"reach": self.correction.reach_of(domain), "aligned": domain.images}
+
     def report(self) -> dict[str, Any]:
         """Return reach and mean strength by expert and layer, and the changes of reach."""
         reference, rule, experts = self.reference, self.correction, {}

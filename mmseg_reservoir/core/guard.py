@@ -59,6 +59,10 @@ class Guard(ABC):
     def forget(self, index: int) -> None:
         """An expert begins anew: what was known of it does not count any more."""
 
+    def expert_state(self, index: int) -> dict[str, Any]:
+        """Return ``alarms`` and ``trust`` of an expert, as far as they are known."""
+        return {}
+
     @abstractmethod
     def report(self) -> dict[str, Any]:
         """What was seen and done, as plain data."""
@@ -195,6 +199,10 @@ class LabelGuard(Guard):
 
     def forget(self, index: int) -> None:
         self._watches.pop(index, None)
+
+    def expert_state(self, index: int) -> dict[str, Any]:
+        watch = self._watches.get(index)
+        return {} if watch is None else {"alarms": watch.alarms, "trust": watch.scale}
 
     def report(self) -> dict[str, Any]:
         names = ("batches", "probes", "alarms", "scale", "disagrees", "doubt")

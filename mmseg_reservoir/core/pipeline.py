@@ -107,6 +107,16 @@ class AdaptationPipeline(ABC):
         """What happened on the way, as plain data; told at the end of a run."""
         return {}
 
+    def expert_state(self, index: int) -> dict[str, Any]:
+        """Return what is known of an expert, as plain data.
+
+        Returns:
+            ``alarms`` of the guard so far and ``trust``, the share of its updates that is kept;
+            ``reach`` of its alignment and the number of images that this is ``aligned`` by. Without
+            guard or alignment, or before they know the expert, theirs are left out.
+        """
+        return {}
+
     def reset_optimizers(self) -> None:
         """Forget the moments of every optimizer; parameters and statistics stay."""
         self.method.reset_optimizer(self.method.domain_state())

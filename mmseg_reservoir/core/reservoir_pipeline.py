@@ -342,6 +342,11 @@ class ReservoirPipeline(AdaptationPipeline):
         parts = {"alignment": self.alignment, "guard": self.guard, "trigger": self.trigger}
         return {name: part.report() for name, part in parts.items() if part is not None}
 
+    def expert_state(self, index: int) -> dict[str, Any]:
+        """Return what guard and alignment know of an expert, as plain data."""
+        parts = [part for part in (self.guard, self.alignment) if part is not None]
+        return {name: value for part in parts for name, value in part.expert_state(index).items()}
+
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch with the experts as they are."""
         route = find_route(self.router, self.encoder, inputs, False, domain, self.check)

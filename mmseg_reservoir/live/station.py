@@ -6,8 +6,8 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +32,9 @@ class LiveFrame:
         expert: Which one adapted.
         k: How many there are.
         opened: Whether it is new.
+        number: Position of the frame in the stream, from 1; None counts the frames seen.
+        confidence: Mean probability of the labels, in [0, 1]; None if it is not known.
+        state: State of the expert (see `AdaptationPipeline.expert_state`).
     """
 
     image: np.ndarray
@@ -39,6 +42,24 @@ class LiveFrame:
     expert: int = 0
     k: int = 1
     opened: bool = False
+    number: int | None = None
+    confidence: float | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """What the page shows of a stream as a whole.
+
+    Args:
+        name: Its name.
+        total: Number of its frames; None if it is not known.
+        classes: RGB of each class by its name.
+    """
+
+    name: str = "Live adaptation"
+    total: int | None = None
+    classes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 class LiveStream(Protocol):
@@ -46,6 +67,8 @@ class LiveStream(Protocol):
 
     All are called from one thread, never two at a time.
     """
+
+    info: StreamInfo
 
     def __iter__(self) -> Iterator[LiveFrame]:
         """The frames as they are done."""
@@ -82,6 +105,7 @@ class Station:
         self._shown: NewestFrame | None = None
         self._frames = 0
         self._k, self._fps, self._paused = 1, 0.0, False
+        self._newest: dict[str, Any] = {"number": 0, "confidence": None, "state": {}}
         self._timeline: deque[int] = deque(maxlen=TIMELINE)
         self._messages: deque[str] = deque(maxlen=_MESSAGES)
         self._wishes: queue.Queue[tuple[str, Callable[[], object]]] = queue.Queue(maxsize=16)
@@ -116,7 +140,11 @@ class Station:
         with self._lock:
             new = min(max(self._frames - since, 0), len(self._timeline))
             return {
+                "stream": vars(self.stream.info),
                 "frame": self._frames,
+                "number": self._newest["number"] or self._frames,
+                "confidence": self._newest["confidence"],
+                "expert": self._newest["state"],
                 "timeline": list(self._timeline)[len(self._timeline) - new :],
                 "k": self._k,
                 "fps": round(self._fps, 2),
@@ -192,6 +220,7 @@ class Station:
         with self._lock:
             self._frames += 1
             self._k = frame.k
+            self._newest = {name: getattr(frame, name) for name in self._newest}
             self._timeline.append(frame.expert)
             self._shown = NewestFrame(self._frames, pictures)
         if frame.opened:

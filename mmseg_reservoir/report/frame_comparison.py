@@ -11,10 +11,9 @@ import cv2
 import numpy as np
 
 from ..errors import ReservoirError
-from .page.gallery import LABEL_SUFFIX
+from .page.gallery import LABEL_SUFFIX, NO_CLASS, wrong_percent
 from .shown_run import ShownRun
 
-NO_CLASS = 255
 _LEGEND_CLASSES = 10
 _RED = (215, 25, 28)
 
@@ -72,12 +71,6 @@ def _read(file: Path, mode: int) -> np.ndarray:
     if picture is None:
         raise ReservoirError(f"cannot read the image {file}")
     return picture
-
-
-def wrong_percent(label: np.ndarray, truth: np.ndarray) -> float:
-    """Return the share of pixels with a class that are labeled wrong, in percent."""
-    known = truth != NO_CLASS
-    return 100 * float((label != truth)[known].mean())
 
 
 def plot_frames(

@@ -206,6 +206,10 @@ class ReservoirInferencer:
         self.model.pipeline.reset_expert(expert)
         return self
 
+    def expert_state(self, expert: int) -> dict[str, Any]:
+        """Return what guard and alignment know of an expert (see the pipeline's method)."""
+        return self.model.pipeline.expert_state(expert)
+
     @property
     def has_reservoir(self) -> bool:
         """Whether there are experts that could be saved."""

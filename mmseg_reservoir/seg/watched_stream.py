@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..live.station import LiveFrame
+from ..live.station import LiveFrame, StreamInfo
+from .frame_source import FrameSource
 from .frame_writer import FrameWriter
 from .inferencer import FrameResult, ReservoirInferencer
 
@@ -17,6 +18,7 @@ class WatchedStream:
         inferencer: What makes the frames, and is paused, reset and saved.
         frames: Its results.
         writer: What has written them, and has their overlays.
+        source: Source of the frames, which knows how many there are. Defaults to None.
     """
 
     def __init__(
@@ -24,16 +26,32 @@ class WatchedStream:
         inferencer: ReservoirInferencer,
         frames: Iterable[FrameResult],
         writer: FrameWriter,
+        source: FrameSource | None = None,
     ) -> None:
         self.inferencer = inferencer
         self.frames = frames
         self.writer = writer
+        meta = inferencer.dataset_meta
+        self.info = StreamInfo(
+            writer.name,
+            None if source is None else source.total,
+            dict(zip(meta["classes"], meta["palette"], strict=False)),
+        )
+        self._every = 1 if source is None else source.every
 
     def __iter__(self) -> Iterator[LiveFrame]:
         """Give the frames in their order."""
         for frame in self.frames:
-            place = {"expert": frame.expert, "k": frame.k, "opened": frame.opened}
-            yield LiveFrame(frame.image, self.writer.overlay(frame), **place)
+            yield LiveFrame(
+                frame.image,
+                self.writer.overlay(frame),
+                expert=frame.expert,
+                k=frame.k,
+                opened=frame.opened,
+                number=frame.index // self._every + 1,
+                confidence=float(frame.confidence.mean()),
+                state=self.inferencer.expert_state(frame.expert),
+            )
 
     def pause(self, paused: bool) -> None:
         """Stop adapting, or go on."""

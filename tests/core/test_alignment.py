@@ -322,7 +322,11 @@ def test_a_reset_expert_has_the_moments_of_the_source():
     pipeline = aligned_pipeline(Align)
     for images in batches("dark", 3):
         pipeline.step(images, domain="dark")
+    learned = 3 * len(batches("dark", 1)[0])
+    assert pipeline.expert_state(0) == {}  # the source's
+    assert pipeline.expert_state(1) == {"reach": 0.5, "aligned": learned}
     pipeline.reset_expert(1)
+    assert pipeline.expert_state(1) == {"reach": 0.5, "aligned": 0}
     domain = pipeline.alignment.domains[1]
     assert domain.images == 0
     assert torch.equal(domain.mean, pipeline.alignment.reference.mean)

@@ -405,6 +405,8 @@ def test_the_report_is_plain():
     }
     assert report["experts"]["0"]["probes"] == 0
     assert report["events"][0]["keep"] == keep
+    assert guard.expert_state(3) == {"alarms": 1, "trust": keep}
+    assert guard.expert_state(7) == {}
 
 
 def test_the_last_alarms_are_remembered_and_all_are_counted():

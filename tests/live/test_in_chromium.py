@@ -10,7 +10,9 @@ from browser import DESKTOP, PHONE, console_errors, needs_chromium, open_browser
 
 from mmseg_reservoir.live.server import make_app
 
-pytestmark = [needs_chromium, pytest.mark.slow]
+pytestmark = needs_chromium
+LAPTOP = (1280, 720)
+ALARMED = {"alarms": 2, "trust": 0.25, "reach": 0.5, "aligned": 24}
 
 
 @pytest.fixture
@@ -26,6 +28,39 @@ def address(station):
     thread.join(30)
 
 
+def test_on_a_laptop_timeline_and_buttons_are_above_the_fold(address, stream, until, tmp_path):
+    with open_browser(LAPTOP, tmp_path) as driver:
+
+        def text(name):
+            return driver.find_element("id", name).text
+
+        stream.step(1, size=(540, 960), number=7, confidence=0.875, state=ALARMED)
+        driver.get(f"{address}/#secret")
+        until(lambda: text("frame") == "7")
+        width = "return document.getElementById('picture').naturalWidth"
+        until(lambda: driver.execute_script(width) == 960)
+        for name in ("timeline", "legend", "pause", "save", "reset", "classes"):
+            bottom = "return document.getElementById(arguments[0]).getBoundingClientRect().bottom"
+            assert 0 < driver.execute_script(bottom, name) <= LAPTOP[1], name
+        shown = [text(name) for name in ("name", "total", "expert", "k", "confidence")]
+        assert shown == ["drive", "of 40", "1", "2", "88 %"]
+        assert text("alarm") == "2 alarms, 25 % of updates kept"
+        assert text("alignment") == "reach 0.5 by 24 images"
+        assert text("classes").split() == ["road", "car"]
+        stream.step(0, number=8)
+        until(lambda: text("alarm") == "not watched")
+        assert (text("alignment"), text("confidence")) == ("none", "-")
+        assert console_errors(driver) == []
+
+
+def test_without_the_key_of_the_address_the_buttons_rest(address, stream, until, tmp_path):
+    with open_browser(PHONE, tmp_path) as driver:
+        driver.get(address)
+        assert not driver.find_element("id", "pause").is_enabled()
+        assert "its end is the key" in driver.find_element("id", "answer").text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_it_shows_frames_and_acts_and_survives_a_closed_tab(
     address, station, stream, until, tmp_path, size

@@ -25,6 +25,24 @@ def test_the_newest_frame_and_all_experts_are_seen(station, stream, until):
     assert np.abs(decoded(station.picture("overlay"))[5, 5] - np.array([128.0, 64, 160])).max() < 4
 
 
+def test_what_is_known_of_stream_frame_and_expert_is_seen(station, stream, until):
+    state = station.state()
+    assert state["stream"] == {
+        "name": "drive",
+        "total": 40,
+        "classes": {"road": [128, 64, 128], "car": [0, 0, 142]},
+    }
+    assert (state["number"], state["confidence"], state["expert"]) == (0, None, {})
+    stream.step()
+    until(lambda: station.state()["frame"] == 1)
+    assert station.state()["number"] == 1  # nobody tells: it is counted
+    stream.step(number=31, confidence=0.75, state={"alarms": 2, "trust": 0.5})
+    until(lambda: station.state()["frame"] == 2)
+    state = station.state()
+    assert (state["number"], state["confidence"]) == (31, 0.75)
+    assert state["expert"] == {"alarms": 2, "trust": 0.5}
+
+
 def test_large_frames_are_made_smaller_and_the_timeline_is_bounded(station, stream, until):
     stream.step(size=(60, 2000))
     until(lambda: station.state()["frame"] == 1)

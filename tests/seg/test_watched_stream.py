@@ -4,8 +4,10 @@ import cv2
 import numpy as np
 import pytest
 
+from mmseg_reservoir.live import StreamInfo
 from mmseg_reservoir.seg import frame_writer, label_images
 from mmseg_reservoir.seg.frame_writer import FrameWriter
+from mmseg_reservoir.seg.frames import open_frames
 from mmseg_reservoir.seg.inferencer import FrameResult
 from mmseg_reservoir.seg.watched_stream import WatchedStream
 
@@ -13,11 +15,16 @@ from mmseg_reservoir.seg.watched_stream import WatchedStream
 class Inferencer:
     """Notes what is asked of it."""
 
+    dataset_meta = {"classes": ("road", "car"), "palette": [[0, 0, 0], [200, 100, 0]]}
+
     def __init__(self):
         self.asked = []
 
     def __getattr__(self, name):
         return lambda value: self.asked.append((name, value))
+
+    def expert_state(self, expert):
+        return {"alarms": expert}
 
 
 def frame(index):
@@ -43,6 +50,20 @@ def test_frames_say_where_they_went(tmp_path):
     assert first.image[0, 0].tolist() == [0, 1, 2]
     assert second.overlay[0, 0].tolist() == [0, 50, 101]
     assert [(f.expert, f.k, f.opened) for f in (first, second)] == [(0, 1, False), (1, 2, True)]
+    assert [(f.number, f.confidence, f.state) for f in (first, second)] == [
+        (1, 1.0, {"alarms": 0}),
+        (2, 1.0, {"alarms": 1}),
+    ]
+
+
+def test_the_stream_has_name_length_and_classes(tmp_path):
+    writer = FrameWriter(tmp_path, "drive", [[0, 0, 0], [200, 100, 0]])
+    images = [np.zeros((2, 4, 3), np.uint8)] * 7
+    stream = WatchedStream(Inferencer(), [frame(6)], writer, open_frames(images, every=3))
+    classes = {"road": [0, 0, 0], "car": [200, 100, 0]}
+    assert stream.info == StreamInfo("drive", 3, classes)  # frames 0, 3 and 6
+    assert next(iter(stream)).number == 3
+    assert WatchedStream(Inferencer(), [], writer).info.total is None
 
 
 @pytest.mark.parametrize("shown", ["frames", "none"])
@@ -71,9 +92,9 @@ def test_an_overlay_is_drawn_once_for_files_and_page(tmp_path, monkeypatch, show
             np.testing.assert_array_equal(live.overlay, stored)
 
 
-def test_what_a_viewer_asks_for_is_done_by_the_inferencer():
+def test_what_a_viewer_asks_for_is_done_by_the_inferencer(tmp_path):
     inferencer = Inferencer()
-    stream = WatchedStream(inferencer, [], None)
+    stream = WatchedStream(inferencer, [], FrameWriter(tmp_path, "drive", [[0, 0, 0]]))
     stream.pause(True)
     stream.reset(3)
     stream.save(Path("there"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from ... import __version__
 from ...files import write_text
 from ...presets import DEFAULT
 from ..comparison import comparison_figure
+from ..conclusion import conclude
 from ..figure_data import forgetting
 from ..paper_figures import assignment_figure
 from ..record import strict_json
@@ -42,6 +44,10 @@ class Section:
     note: str = ""
     key: str = field(default="")
     """The anchor of its link."""
+    link: str = ""
+    """The text of its link in the navigation; empty without one."""
+    least: int = 400
+    """Pixels that a chart takes at least, where the screen has them."""
 
 
 def write_page(
@@ -61,38 +67,43 @@ def write_page(
 def render(runs: Sequence[ShownRun], warn: Callable[[str], object], title: str = "") -> str:
     """The page as text (see `write_page`)."""
     tables = [score_table(run, runs, warn) for run in runs]
-    charts = _sections(runs)
+    hero, *by_domain = score_charts(runs)
+    sections = _sections(runs, by_domain)
+    charts = [hero, *(chart for section in sections for chart in section.charts)]
     page = _template("page.html")
     return page.render(
         title=title or (runs[0].name if len(runs) == 1 else f"{len(runs)} runs"),
         version=__version__,
         metric=runs[0].metric,
+        conclusion=conclude(runs),
+        hero=hero,
         overview=overview(runs, tables),
         tables=tables,
         losses={run.name: forgetting(run.results["visits"]) for run in runs},
         about=[_about(run) for run in runs],
-        sections=charts,
-        figures=[json.loads(chart.figure.to_json()) for part in charts for chart in part.charts],
+        sections=sections,
+        figures=[json.loads(chart.figure.to_json()) for chart in charts],
         frames=gallery(runs),
         pictures=_static(runs),
         css=_text("page.css"),
         script=_text("page.js"),
-        plotly=get_plotlyjs(),
+        plotly=_packed(get_plotlyjs()),
     )
 
 
-def _sections(runs: Sequence[ShownRun]) -> list[Section]:
+def _sections(runs: Sequence[ShownRun], by_domain: list[Chart]) -> list[Section]:
     metric = runs[0].metric
     time = time_chart(runs)
     sections = [
-        Section(f"{metric} by visit", score_charts(runs), key="scores"),
-        Section("IoU by class", class_charts(runs), key="classes"),
-        Section("Sets beside the stream", also_charts(runs), key="also"),
+        Section(f"{metric} by domain", by_domain, key="scores", link="By domain"),
+        Section("IoU by class", class_charts(runs), key="classes", link="By class", least=350),
+        Section("Sets beside the stream", also_charts(runs), key="also", link="Beside the stream"),
     ]
     for i, run in enumerate(run for run in runs if run.results["reservoir"]):
         charts = [*route_charts(run), *style_charts(run)]
-        sections.append(Section(f"Routing of {run.name}", charts, key=f"routing{i}"))
-    sections.append(Section("Time", [] if time is None else [time], key="time"))
+        link = "" if i else "Routing"
+        sections.append(Section(f"Routing of {run.name}", charts, key=f"routing{i}", link=link))
+    sections.append(Section("Time", [] if time is None else [time], key="time", link="Time"))
     return [section for section in sections if section.charts]
 
 
@@ -115,7 +126,7 @@ def _about(run: ShownRun) -> dict[str, Any]:
         "seed": results["seed"],
         "updates": (results.get("updates") or {}).get("updates"),
         "rested at by the trigger": (results.get("trigger") or {}).get("rests"),
-        "state": "complete" if results["complete"] else "not complete: the run goes on, or ended",
+        "state": "complete" if results["complete"] else "not complete",
         "versions": ", ".join(f"{k} {v}" for k, v in (results.get("versions") or {}).items()),
     }
     known = {name: value for name, value in facts.items() if value not in (None, "")}
@@ -139,6 +150,11 @@ def _png(figure: Figure) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=80)
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def _packed(script: str) -> str:
+    """A script as the page unpacks it: of Plotly's, 2 MB in place of 5."""
+    return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")
 
 
 def _text(name: str) -> str:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from ..figure_data import assignment, by_stretch, expert_use, guard_events, milliseconds
 from ..shown_run import ShownRun
-from .base import Chart, colour, draw, heatmap
+from .base import ALARM, Chart, colour, draw, heatmap
 
 
 def route_charts(run: ShownRun) -> list[Chart]:
@@ -32,7 +32,7 @@ def _assignment(run: ShownRun) -> Chart:
     )
     figure = draw([cells], height=90 + 34 * len(found.domains))
     figure.update_yaxes(autorange="reversed")
-    note = "Images of every domain by expert; the colour is the share of the domain's images."
+    note = "Images of every domain by expert; the color is the share of the domain's images."
     return Chart("Experts and domains", figure, note)
 
 
@@ -96,9 +96,7 @@ def _guard(run: ShownRun) -> list[Chart]:
         x=[event.step for event in events],
         y=[f"expert {event.expert}" for event in events],
         mode="markers",
-        marker=dict(
-            size=[6 + 14 * (1 - event.keep) for event in events], color=colour(3), opacity=0.6
-        ),
+        marker=dict(size=[6 + 14 * (1 - event.keep) for event in events], color=ALARM, opacity=0.6),
         customdata=[[event.label, event.sign, event.excess, event.keep] for event in events],
         hovertemplate=(
             "batch %{x}, %{customdata[0]}: %{y} %{customdata[1]}, %{customdata[2]:.2f} of its "
@@ -106,13 +104,15 @@ def _guard(run: ShownRun) -> list[Chart]:
         ),
     )
     steps = len(run.results["routes"])
-    figure = draw([points], "batch", height=260)
+    figure = draw([points], "batch", height=260 if events else 110)
     figure.update_xaxes(range=[0, steps + 1])
-    count = f"{len(events)} alarms" if events else "No alarm"
-    note = (
-        f"{count}: an expert lost classes, drifted or grew too sure, and was pulled back towards "
-        "the source."
-    )
+    figure.update_yaxes(visible=bool(events))
+    note = "No alarm: no expert lost classes, drifted or grew too sure."
+    if events:
+        note = (
+            f"{len(events)} alarm{'s' * (len(events) > 1)}: an expert lost classes, drifted or "
+            "grew too sure, and was pulled back towards the source."
+        )
     return [Chart("Guard", figure, note)]
 
 

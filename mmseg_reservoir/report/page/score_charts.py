@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from ..figure_data import class_scores
 from ..shown_run import ShownRun
 from ..tables import by_domain, scores_by_domain
-from .base import Chart, colour, draw, heatmap
+from .base import Chart, draw, heatmap, run_line
 
 
 def score_charts(runs: Sequence[ShownRun]) -> list[Chart]:
@@ -51,14 +51,13 @@ def _lines(
             y=list(rows[domain]),
             name=name,
             mode="lines+markers",
-            line=dict(color=colour(i)),
+            **run_line(i),
             hovertemplate=hover,
-            legendgroup=name,
         )
         for i, (name, rows) in enumerate(scores.items())
         if domain in rows
     ]
-    figure = draw(traces, x, f"{metric} (%)", height=340 if wide else 260, showlegend=wide)
+    figure = draw(traces, x, f"{metric} (%)", height=360 if wide else 240)
     figure.update_xaxes(dtick=1 if max(len(t.x) for t in traces) <= 20 else None)
     return Chart(title, figure, note, wide)
 

@@ -6,12 +6,12 @@ import plotly.graph_objects as go
 
 from ..shown_run import ShownRun
 from ..style_map import FEWEST, StyleMap, style_map
-from .base import Chart, colour, draw
+from .base import SYMBOLS, Chart, domain_color, draw
 
-_SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "triangle-down", "star")
+_GRAY = "#808080"  # is seen on white and on black
 _NOTE = (
-    "Colours are domains, symbols experts. A line is the way that the mean of an expert's styles "
-    "took from round to round; its number stands at the end."
+    "Colors are domains, markers are experts. A line follows the mean of an expert's styles from "
+    "round to round; the expert's number is at its end."
 )
 
 
@@ -26,6 +26,10 @@ def style_charts(run: ShownRun) -> list[Chart]:
     ]
 
 
+def _symbol(expert: int) -> str:
+    return list(SYMBOLS)[expert % len(SYMBOLS)]
+
+
 def _figure(found: StyleMap) -> go.Figure:
     domains = list(dict.fromkeys(found.domains))
     traces = []
@@ -38,10 +42,11 @@ def _figure(found: StyleMap) -> go.Figure:
                 name=domain,
                 mode="markers",
                 marker=dict(
-                    color=colour(i),
-                    size=6,
-                    opacity=0.65,
-                    symbol=[_SYMBOLS[found.experts[j] % len(_SYMBOLS)] for j in mine],
+                    color=domain_color(i),
+                    size=8,
+                    opacity=0.8,
+                    line=dict(color=_GRAY, width=0.5),
+                    symbol=[_symbol(found.experts[j]) for j in mine],
                 ),
                 customdata=[[found.experts[j], found.rounds[j]] for j in mine],
                 hovertemplate=(
@@ -60,10 +65,8 @@ def _figure(found: StyleMap) -> go.Figure:
                 text=[""] * (len(path) - 1) + [str(expert)],
                 textposition="top center",
                 customdata=rounds,
-                # Grey is seen on white and on black.
-                line=dict(color="#808080", width=1.5),
-                marker=dict(color="#808080", size=4),
-                showlegend=False,
+                line=dict(color=_GRAY, width=1.5),
+                marker=dict(color=_GRAY, size=5, symbol=_symbol(expert)),
                 hovertemplate=f"mean of expert {expert} after round %{{customdata}}<extra></extra>",
             )
         )

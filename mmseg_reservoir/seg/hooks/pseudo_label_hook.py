@@ -24,7 +24,8 @@ class PseudoLabelHook(Hook):
 
     Each frame gives a panel ``{name}.png``, the labels over the image with a legend,
     ``{name}_overlay.png``, and the bare train ids ``{name}_labelTrainIds.png``, so that a later run
-    can show them as its baseline.
+    can show them as its baseline. Where it is labeled, its true train ids are
+    ``{name}_groundTruth.png``.
 
     Args:
         show_dir: Where the pictures go.
@@ -97,8 +98,9 @@ class PseudoLabelHook(Hook):
             raise ReservoirError(f"cannot read the image {sample.img_path}")
         pictures = {"image": image, expert: paint(label, palette)}
         if "gt_sem_seg" in sample:
-            truth = sample.gt_sem_seg.data[0].cpu().numpy()
+            truth = sample.gt_sem_seg.data[0].cpu().numpy().astype(np.uint8)
             pictures["ground truth"] = paint(truth, palette)
+            write_image(folder / f"{name}_groundTruth.png", truth)
         if self.baseline is not None:
             baseline = self._baseline(runner, data, where / f"{name}_labelTrainIds.png")
             pictures[f"baseline: {Path(self.baseline).name}"] = paint(baseline, palette)

@@ -31,7 +31,11 @@ def test_one_frame_per_domain_with_every_visit_of_every_run(run):
     assert [layer["run"] for layer in frames[0]["layers"]] == ["R", "again"]
     visits = frames[1]["layers"][0]["visits"]
     assert list(visits) == [1, 2, 3]
-    assert visits[1]["route"] == "expert 1, K = 2"
+    assert visits[3]["note"] == "expert 1, K = 2 · 20 % of pixels wrong"  # 3 of 15 with a class
+    assert dict(frames[1]["classes"]) == {"road": [128, 64, 128], "car": [0, 0, 142]}
+    truth = picture(frames[0]["truth"])
+    assert truth[0, 0].tolist() == [128, 64, 128]
+    assert truth[0, -1].tolist() == [0, 0, 0]  # no class
     label = picture(visits[2]["picture"])
     assert label.shape == (8, 16, 3)
     assert label[0, 1].tolist() == [0, 0, 142]  # a car
@@ -58,3 +62,11 @@ def test_an_image_that_is_gone_is_left_out(run, tmp_path):
     frames = gallery([run])
     assert [frame["image"] for frame in frames] == [None, None]
     assert frames[0]["layers"]
+
+
+def test_without_ground_truth_there_is_neither_a_layer_nor_a_percentage(run, tmp_path):
+    for path in tmp_path.rglob("*_groundTruth.png"):
+        path.unlink()
+    frame = gallery([run])[0]
+    assert frame["truth"] is None
+    assert frame["layers"][0]["visits"][1]["note"] == "expert 0, K = 2"

@@ -51,6 +51,39 @@ def check_figures(driver):
     )
 
 
+def test_on_a_phone_tables_scroll_in_their_boxes_and_charts_keep_their_legends(page, tmp_path):
+    with open_browser(PHONE, tmp_path) as driver:
+        opened(driver, page)
+        box = "document.querySelector('#overview .scroll')"
+        inner, outer, window = driver.execute_script(
+            f"return [{box}.scrollWidth, {box}.clientWidth, document.documentElement.scrollWidth]"
+        )
+        assert inner > outer
+        assert window == PHONE[0]
+        legends = driver.execute_script(
+            "return [...document.querySelectorAll('.legend')].map(legend => ["
+            "  legend.getBoundingClientRect().height, legend.getBoundingClientRect().right])"
+        )
+        assert len(legends) == 7  # 3 of scores, a set beside the stream, 2 of styles, time
+        assert all(height > 0 and right <= PHONE[0] for height, right in legends)
+
+
+@pytest.mark.slow
+def test_a_click_on_the_legend_hides_a_line(page, tmp_path):
+    from selenium.webdriver.common.by import By
+
+    with open_browser(DESKTOP, tmp_path) as driver:
+        opened(driver, page)
+        drawn = "return document.querySelectorAll('#overview .plot .scatter').length"
+        assert driver.execute_script(drawn) == 2
+        entry = driver.find_element(By.CSS_SELECTOR, "#overview .legend button")
+        entry.click()
+        assert driver.execute_script(drawn) == 1
+        entry.click()
+        assert driver.execute_script(drawn) == 2
+
+
+@pytest.mark.slow
 def test_every_figure_is_drawn(page, tmp_path):
     with open_browser(DESKTOP, tmp_path) as driver:
         check_figures(opened(driver, page))
@@ -81,20 +114,29 @@ def test_the_sliders_move_the_picture(page, tmp_path, size):
             return [p.get_attribute("src") for p in pictures], caption
 
         pictures, caption = seen()
-        assert pictures[0].startswith("data:image/jpeg")
-        assert caption == "fog, fog_0 · image"
+        labels = "fog, fog_0 · TENT + ReservoirTTA · expert 0, K = 2 · 20 % of pixels wrong"
+        assert pictures[0].startswith("data:image/png")
+        assert caption == labels
+        assert driver.find_element(By.CLASS_NAME, "classes").text.split() == ["road", "car"]
+        driver.find_element(
+            By.XPATH, "//div[@class='layers']/button[text()='ground truth']"
+        ).click()
+        assert seen()[1] == "fog, fog_0 · ground truth"
         layer = driver.find_element(By.ID, "layer")
+        layer.send_keys(Keys.HOME)
+        assert seen()[1] == "fog, fog_0 · image"
         layer.send_keys(Keys.ARROW_RIGHT * 10)  # half way: the label shines through the image
         (below, above), _ = seen()
         assert (below[:15], above[:14]) == ("data:image/jpeg", "data:image/png")
         upper = driver.find_elements(By.CSS_SELECTOR, ".stage img")[1]
         assert float(upper.value_of_css_property("opacity")) == pytest.approx(0.5)
-        layer.send_keys(Keys.END)
-        first, caption = seen()
-        assert caption == "fog, fog_0 · TENT + ReservoirTTA · expert 0, K = 2"
-        driver.find_element(By.ID, "visit").send_keys(Keys.END)
+        driver.find_element(By.XPATH, "//div[@class='layers']/button[2]").click()
+        last, caption = seen()
+        assert caption == labels
         assert driver.find_element(By.ID, "visit-number").text == "3"
-        assert seen()[0] != first
+        driver.find_element(By.ID, "visit").send_keys(Keys.HOME)
+        assert driver.find_element(By.ID, "visit-number").text == "1"
+        assert seen()[0] != last
         driver.find_element(By.XPATH, "//div[@class='frames']/button[text()='night']").click()
         assert seen()[1].startswith("night, night_0")
         assert console_errors(driver) == []
@@ -109,7 +151,7 @@ def test_hovering_shows_values(page, tmp_path, size):
 
     with open_browser(size, tmp_path) as driver:
         opened(driver, page)
-        plot = driver.find_element(By.CSS_SELECTOR, "#scores .plot")
+        plot = driver.find_element(By.CSS_SELECTOR, "#overview .plot")
         driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
         point = plot.find_element(By.CSS_SELECTOR, ".point")
         ActionChains(driver).move_to_element(point).perform()

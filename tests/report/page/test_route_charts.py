@@ -25,6 +25,8 @@ def test_every_chart_has_the_numbers_of_the_run():
 def test_a_quiet_guard_has_a_chart_and_no_guard_none():
     quiet = rich_record(guard={"events": []})
     assert list(charts(quiet)["Guard"].x) == []
+    notes = {chart.title: chart.note for chart in route_charts(ShownRun("R", quiet))}
+    assert notes["Guard"].startswith("No alarm: no expert lost classes")
     assert "Guard" not in charts(rich_record(guard=None))
 
 

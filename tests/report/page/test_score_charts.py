@@ -1,5 +1,6 @@
 from run_records import record, rich_record
 
+from mmseg_reservoir.report.page.base import DOMAIN_COLORS, RUN_COLORS
 from mmseg_reservoir.report.page.score_charts import also_charts, class_charts, score_charts
 from mmseg_reservoir.report.shown_run import ShownRun
 
@@ -32,3 +33,25 @@ def test_sets_beside_the_stream_by_round():
     (chart,) = also_charts([*RUNS, ShownRun("also", record(also=also))])
     (line,) = chart.figure.data
     assert (chart.title, line.name, list(line.y)) == ("clear", "also", [69.0, 68.0])
+
+
+def test_lines_that_coincide_are_told_apart():
+    runs = [ShownRun(name, record()) for name in "abcde"]
+    lines = score_charts(runs)[0].figure.data
+    assert len({line.line.dash for line in lines}) == 5
+    assert len({line.marker.symbol for line in lines}) == 5
+    assert len({line.line.color for line in lines}) == 5
+    sizes = [line.marker.size for line in lines]
+    assert sizes == sorted(set(sizes), reverse=True)  # those below are seen around those above
+
+
+def test_runs_and_domains_have_palettes_of_their_own():
+    assert not set(RUN_COLORS) & set(DOMAIN_COLORS)
+
+
+def test_the_legend_names_every_line_as_it_is_drawn():
+    chart = score_charts(RUNS)[1]
+    assert [(key.name, key.color, key.dash) for key in chart.legend] == [
+        ("TENT", RUN_COLORS[0], ""),
+        ("R", RUN_COLORS[1], "6 4"),
+    ]

@@ -12,8 +12,9 @@ PALETTE = CityscapesDataset.METAINFO["palette"]
 
 
 def panels_in(folder):
-    """The panels, without the label maps and overlays beside them."""
-    return sorted(p for p in folder.rglob("*.png") if not p.stem.endswith(("TrainIds", "overlay")))
+    """The panels, without the label maps, ground truths and overlays beside them."""
+    others = ("TrainIds", "overlay", "groundTruth")
+    return sorted(p for p in folder.rglob("*.png") if not p.stem.endswith(others))
 
 
 def write_config(path, hook: str):
@@ -41,6 +42,13 @@ def test_show_dir_saves_the_first_frame_of_every_visit(minicity, source_run):
     label = cv2.imread(str(panels[0]).replace(".png", "_labelTrainIds.png"), cv2.IMREAD_GRAYSCALE)
     assert label.shape == (128, 256)
     assert label.max() < 19
+    (truth,) = minicity.glob(
+        f"gt/fog/train/*/{image.name.replace('_rgb_anon.png', '_gt_labelTrainIds.png')}"
+    )
+    np.testing.assert_array_equal(
+        cv2.imread(str(panels[0]).replace(".png", "_groundTruth.png"), cv2.IMREAD_GRAYSCALE),
+        cv2.imread(str(truth), cv2.IMREAD_GRAYSCALE),
+    )
     shown = cv2.imread(str(panels[0]).replace(".png", "_overlay.png"))
     np.testing.assert_array_equal(shown[:128], overlay(cv2.imread(str(image)), label, PALETTE))
     assert shown[128:].shape[0] >= 18  # the legend
