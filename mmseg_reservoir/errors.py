@@ -7,3 +7,7 @@ class ReservoirError(ValueError):
 
 class NotFiniteError(ReservoirError):
     """A batch holds NaN or infinite values."""
+
+
+class WriteError(ReservoirError, OSError):
+    """A file or folder could not be written: the disk is full, read-only or broken."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from mmengine.config import Config, DictAction
 from mmengine.runner import Runner
-from safetensors.torch import save_file
 
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
 from mmseg_reservoir.command_line import find_config
+from mmseg_reservoir.files import write_tensors
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -32,9 +32,7 @@ def main(argv: list[str] | None = None) -> None:
     runner = Runner.from_cfg(cfg)
     runner.train()
     if args.export:
-        Path(args.export).parent.mkdir(parents=True, exist_ok=True)
-        state = {name: value.contiguous() for name, value in runner.model.state_dict().items()}
-        save_file(state, args.export)
+        write_tensors(args.export, runner.model.state_dict(), {})
         runner.logger.info(f"Weights written to {args.export}")
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import __version__
 from ..core.reservoir import Tally
 from ..errors import ReservoirError
-from ..files import file_digest, write_text
+from ..files import file_digest, kept_folders, replace_folder, write_text
 from ..state_files import read_state, write_state
 from ..style.calibration import Calibration
 from .contents import Contents, Expert
@@ -37,17 +37,13 @@ def write_folder(contents: Contents, folder: str | os.PathLike) -> Path:
         raise ReservoirError(
             f"{folder} is there and is no reservoir: choose another name, or remove it"
         )
-    new, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{x}") for x in ("new", "old"))
+    new = folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
     try:
         _write_files(contents, new)
-        if folder.exists():
-            folder.rename(old)  # a folder that holds files cannot be replaced in one go
-        new.rename(folder)
+        replace_folder(folder, new)
     finally:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
     return folder
 
 
@@ -125,10 +121,13 @@ def check_folder(folder: str | os.PathLike) -> Path:
     """The path of the manifest; a folder without one is refused."""
     path = Path(folder).expanduser() / MANIFEST
     if not path.is_file():
-        raise ReservoirError(
-            f"{folder} is no saved reservoir: it has no {MANIFEST}. A run with a reservoir writes "
-            "one, WORK_DIR/reservoir"
+        kept = [str(old) for old in kept_folders(path.parent) if (old / MANIFEST).is_file()]
+        hint = (
+            f"rename {kept[0]}, which was being replaced"
+            if kept
+            else ("a run with a reservoir writes one, WORK_DIR/reservoir")
         )
+        raise ReservoirError(f"{folder} is no saved reservoir: it has no {MANIFEST}; {hint}")
     return path
 
 

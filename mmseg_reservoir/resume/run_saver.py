@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReservoirError
+from ..errors import ReservoirError, WriteError
 from ..report.route_log import take_over_routes
 from ..state_files import read_state
 from .identity import check_identity
@@ -127,14 +127,12 @@ class RunSaver:
         """
         try:
             self.states.save(images, take(), {**self._header, "images": images})
-        except OSError as error:
-            what = f"cannot save the state in {self.states.folder} ({error.strerror or error})"
+        except WriteError as error:
             if self._saved is None:
-                raise ReservoirError(f"{what}: make room, or choose another --work-dir") from error
+                raise
             _logger.error(
-                "%s: the run goes on, but if it were killed now it would be resumed after %d "
-                "images. Make room",
-                what,
+                "%s. The run continues; if it were killed now, it would be resumed after %d images",
+                error,
                 self._saved[1],
             )
             self._saved = time.monotonic(), self._saved[1]
