@@ -52,7 +52,9 @@ class FailingDisk:
         if isinstance(path, int):
             path = os.readlink(f"/proc/self/fd/{path}")
         path = os.path.abspath(os.fsdecode(path))
-        if not path.startswith(self.folder) or (self.error == errno.ENOSPC and kind in _REMOVALS):
+        if not f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}") or (
+            self.error == errno.ENOSPC and kind in _REMOVALS
+        ):
             return
         self.writes.append(f"{kind} {path}")
         if isinstance(self.fail_at, str) and re.search(self.fail_at, self.writes[-1]):

@@ -15,10 +15,11 @@ from ..core.correction import folded
 from ..errors import ReservoirError
 from ..files import write_tensors
 from ..spaces.lora import factor_pairs
-from .contents import Contents
+from .contents import Contents, explained
 from .source_identity import digest_of, plain_weights
 
 
+@explained
 def export_expert(
     contents: Contents, index: int, checkpoint: str | os.PathLike, file: str | os.PathLike
 ) -> Path:
