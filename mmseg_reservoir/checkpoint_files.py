@@ -1,4 +1,4 @@
-"""Reading weights from files, safely.
+"""Checkpoints: weights are read safely and written whole.
 
 A pickle can run any code while it is read, so nothing here ever reads one without torch's
 allow-list (``weights_only=True``); there is no unsafe fallback.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .errors import ReservoirError
-from .files import read_tensors
+from .files import read_tensors, write_whole
 
 PLACES = ("state_dict", "model", "model_state_dict")
 """Where in a checkpoint the weights may be, if it is not the weights itself."""
@@ -56,6 +56,20 @@ def read_checkpoint(path: str | os.PathLike, map_location: Any = "cpu") -> dict[
             'a file that was saved as {"state_dict": model.state_dict()}'
         )
     return checkpoint
+
+
+def write_checkpoint(path: str | os.PathLike, content: Mapping[str, Any]) -> Path:
+    """Write a ``.pth`` file, all of it or nothing."""
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:
+            try:
+                torch.save(content, file)
+            except RuntimeError as error:  # torch hides an error of the disk behind its own
+                cause = error.__context__
+                raise cause if isinstance(cause, OSError) else error from None
+
+    return write_whole(path, write)
 
 
 def find_weights(

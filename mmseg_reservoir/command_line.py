@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import ReservoirError
-from .files import shipped
+from .files import remedy, shipped
 from .options import suggest
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ def end_in_one_line(main: Callable[[], int | None]) -> int:
             ignore_third_party_warnings()
             return main() or 0
     except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        todo = "" if isinstance(error, ReservoirError) else f": {remedy(error)}"
+        print(f"error: {one_line(error)}{todo}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ninterrupted: the run is not finished", file=sys.stderr)

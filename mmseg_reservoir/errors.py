@@ -1,5 +1,10 @@
 """The exceptions for mistakes that a user can fix."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class ReservoirError(ValueError):
     """An error that the user can fix: its message says what was wrong and what to do."""
@@ -7,3 +12,37 @@ class ReservoirError(ValueError):
 
 class NotFiniteError(ReservoirError):
     """A batch holds NaN or infinite values."""
+
+
+class WriteError(ReservoirError, OSError):
+    """A file or folder could not be written: the disk is full, read-only or broken."""
+
+
+@contextmanager
+def refusing(what: str, todo: str) -> Iterator[None]:
+    """Explain an error that comes from data in which something is missing, or is of another kind.
+
+    Args:
+        what: The data, as the beginning of a sentence.
+        todo: What the user can do, in the imperative.
+    """
+    try:
+        yield
+    except ReservoirError:
+        raise
+    except _MISFITS as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ReservoirError(f"{what} ({reason}): {todo}") from error
+
+
+_MISFITS = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RuntimeError,
+    MemoryError,
+)
+"""What Python and torch raise for a key that is missing, or a type, shape or size that is wrong."""

@@ -32,7 +32,7 @@ _BLANK = "0" * 64
 """Stands in the place of the digest while that is computed."""
 _DIGEST_KEY = b'"sha256":"'
 """Before the digest. Within the texts of the metadata quotes are escaped: it stands there once."""
-_TO_DO = "use the state before it (--resume PATH), or begin anew (--overwrite)"
+TO_DO = "use the state before it (--resume PATH), or begin anew (--overwrite)"
 
 
 class DamagedStateError(ReservoirError):
@@ -44,7 +44,7 @@ class DamagedStateError(ReservoirError):
     """
 
     def __init__(self, path: Path, what: str) -> None:
-        super().__init__(f"{path} {what}: {_TO_DO}")
+        super().__init__(f"{path} {what}: {TO_DO}")
         self.path, self.what = path, what
 
 

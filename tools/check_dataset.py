@@ -20,6 +20,7 @@ from mmseg_reservoir.check.outcome import show, summarise
 from mmseg_reservoir.check.survey import check_root, list_files, read_files
 from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.datasets import LAYOUTS
+from mmseg_reservoir.files import write_text
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -60,8 +61,7 @@ def check(args: argparse.Namespace) -> bool:
     summary = summarise(survey, check_all(survey))
     show(summary, Console(), args.examples)
     if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        write_text(args.json, json.dumps(summary, indent=1) + "\n")
     return summary["ok"]
 
 

@@ -89,22 +89,16 @@ def model_shapes(config: Path) -> dict[str, Shape]:
 
 def save(path: Path, weights: dict[str, Tensor], about: dict[str, list]) -> None:
     """Write weights in the format of the file's suffix; a file cut short never has its name."""
-    import torch
-    from safetensors.torch import save_file
+    from mmseg_reservoir.checkpoint_files import write_checkpoint
+    from mmseg_reservoir.files import write_tensors
 
     # Copies, because a slice of a larger tensor would be saved with all of it.
     weights = {name: tensor.detach().clone().contiguous() for name, tensor in weights.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        if path.suffix == ".safetensors":
-            save_file(weights, partial, {key: json.dumps(value) for key, value in about.items()})
-        else:
-            meta = {"dataset_meta": about} if about else {}
-            torch.save({"meta": meta, "state_dict": weights}, partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    if path.suffix == ".safetensors":
+        write_tensors(path, weights, {key: json.dumps(value) for key, value in about.items()})
+    else:
+        meta = {"dataset_meta": about} if about else {}
+        write_checkpoint(path, {"meta": meta, "state_dict": weights})
 
 
 def run(args: argparse.Namespace) -> None:

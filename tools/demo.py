@@ -180,6 +180,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     # Not above: processes that draw MiniCity import this file, and need nothing of it.
+    from mmseg_reservoir.files import write_text
     from mmseg_reservoir.minicity import write_dataset
     from mmseg_reservoir.report.comparison import comparison_table, last_visit_table
     from mmseg_reservoir.style.vgg import SHIPPED
@@ -195,7 +196,7 @@ def main(argv: list[str] | None = None) -> None:
     print(f"{len(chosen)} runs, {args.workers} at once, {stream} frames each ...", flush=True)
     runs = run_all(chosen, out, rounds, args.seed, stream, args.workers)
     summary = last_visit_table(runs)
-    (out / "tables.txt").write_text(f"{summary}\n\n{comparison_table(runs)}\n", encoding="utf-8")
+    write_text(out / "tables.txt", f"{summary}\n\n{comparison_table(runs)}\n")
     print(f"\n{summary}\n(one thread per run; every visit: {out / 'tables.txt'})\n")
     picture, plot, page = draw(runs, chosen, out)
     print(f"{time.monotonic() - start:.0f} s in all. Three things to look at:")

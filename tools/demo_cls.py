@@ -137,6 +137,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     from mmseg_reservoir.command_line import end_in_one_line
+    from mmseg_reservoir.files import write_text
     from mmseg_reservoir.report.error_rates import error_table, plot_errors
     from mmseg_reservoir.style.vgg import SHIPPED
 
@@ -150,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{len(rows)} runs of {args.rounds} visits of six corruptions ...", flush=True)
         runs = run_all(rows, out, args.rounds, args.seed, args.workers)
         table = error_table(runs)
-        (out / "table.txt").write_text(f"{table}\n", encoding="utf-8")
+        write_text(out / "table.txt", f"{table}\n")
         plot_errors(runs, out / "errors.png")
         print(f"\n{table}\n\nplot: {out / 'errors.png'}")
         print(f"{time.monotonic() - start:.0f} s in all")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.files import write_figure
 from mmseg_reservoir.report.paper_figures import (
     assignment_figure,
     domain_count_figure,
@@ -95,8 +96,7 @@ def main(argv: list[str] | None = None) -> int:
     def draw() -> None:
         figure = FIGURES[args.figure](load_runs(args.runs), args)
         path = args.out or Path(f"{args.figure}.png")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110)
+        write_figure(path, figure, dpi=110)
         print(path)
 
     return end_in_one_line(draw)

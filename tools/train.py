@@ -39,14 +39,13 @@ def train(args: argparse.Namespace) -> None:
 
     import_custom_modules(cfg)
     from mmengine.runner import Runner
-    from safetensors.torch import save_file
+
+    from mmseg_reservoir.files import write_tensors
 
     runner = Runner.from_cfg(cfg)
     runner.train()
     if args.export:
-        Path(args.export).parent.mkdir(parents=True, exist_ok=True)
-        state = {name: value.contiguous() for name, value in runner.model.state_dict().items()}
-        save_file(state, args.export)
+        write_tensors(args.export, runner.model.state_dict(), {})
         runner.logger.info(f"Weights written to {args.export}")
 
 

@@ -107,7 +107,8 @@ def run(
         if state is None:
             saver.save(0, test.state_dict)
         else:
-            test.load_state_dict(state)
+            with saver.restoring():
+                test.load_state_dict(state)
         with StreamProgress(total, "batches", getattr(stream, "rounds", None), quiet) as progress:
             test.run(saver, progress)
         saver.save(test.results.images, test.state_dict)

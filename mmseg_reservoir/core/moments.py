@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from ..errors import ReservoirError
+
 _MEAN_FLOOR, _LOGVAR_FLOOR = 1e-3, 1e-2  # least spread between source images, see Reference
 _EPSILON = 1e-6
 _POSITIONS = 4096  # of a map that its moments are measured by
@@ -85,6 +87,16 @@ class Reference:
     logvar: Tensor
     mean_spread: Tensor
     logvar_spread: Tensor
+
+    def __post_init__(self) -> None:
+        channels = sum(self.layers.values())
+        for name in ("mean", "logvar", "mean_spread", "logvar_spread"):
+            vector = getattr(self, name)
+            if tuple(vector.shape) != (channels,) or not vector.isfinite().all():
+                raise ReservoirError(
+                    f"{name} of the source's feature moments must be {channels} finite numbers, "
+                    f"got {tuple(vector.shape)} of {vector.dtype}: calibrate again"
+                )
 
     @classmethod
     def of(cls, images: Mapping[str, list[tuple[Tensor, Tensor]]]) -> Reference:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..errors import ReservoirError, refusing
 from ..options import choose
 from .image_range import extremes
 from .reservoir import Reservoir
@@ -134,6 +134,7 @@ class AdaptationPipeline(ABC):
             **self._state(),
         }
 
+    @refusing("the saved state does not fit this run", "save it again, or begin without it")
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
         if state["pipeline"] != type(self).__name__:

@@ -114,13 +114,16 @@ def make_app(station: Station, token: str) -> Starlette:
 
 
 class _OwnOriginOnly:
-    """Refuses requests that a page of another origin made."""
+    """Refuses requests that a page of another origin made, or whose address is no URL."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
     async def __call__(self, scope: dict, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
+            if not scope["query_string"].isascii():  # starlette fails to decode it
+                await _refuse(400, "the address is not ASCII")(scope, receive, send)
+                return
             headers = {name.lower(): value for name, value in scope["headers"]}
             origin, host = headers.get(b"origin"), headers.get(b"host", b"")
             if origin is not None and origin != b"http://" + host:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import track
 
 from ..errors import ReservoirError
+from ..files import changing, replace_folder, write_bytes, write_text
 from .frame import CONDITIONS, SPLITS, Frame, check_name, render_frame
 
 VERSION = 1  # raise it whenever the pictures change
@@ -90,29 +91,18 @@ def write_dataset(
         _check_same(root, old, wanted)
         return Written(root, counts, old["sha256"], True, time.perf_counter() - start)
 
-    root.parent.mkdir(parents=True, exist_ok=True)
-    workshop = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-    try:
-        fresh = workshop / "new"
-        sha256 = _write_frames(fresh, seed, counts, workers)
-        manifest = json.dumps({**wanted, "sha256": sha256}, indent=2)
-        (fresh / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
-        _replace(root, fresh, workshop / "old")
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+    with changing(root):
+        root.parent.mkdir(parents=True, exist_ok=True)
+        workshop = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+        try:
+            fresh = workshop / "new"
+            sha256 = _write_frames(fresh, seed, counts, workers)
+            manifest = json.dumps({**wanted, "sha256": sha256}, indent=2)
+            write_text(fresh / MANIFEST, manifest + "\n")
+            replace_folder(root, fresh)
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
     return Written(root, counts, sha256, False, time.perf_counter() - start)
-
-
-def _replace(root: Path, fresh: Path, old: Path) -> None:
-    """Puts `fresh` in the place of `root`, which moves to `old`, or comes back if that fails."""
-    if root.exists():
-        root.rename(old)
-    try:
-        fresh.rename(root)
-    except BaseException:
-        if old.exists():
-            old.rename(root)
-        raise
 
 
 def _checked(counts: Counts) -> dict[str, dict[str, int]]:
@@ -193,9 +183,8 @@ def _write_frames(root: Path, seed: int, counts: Counts, workers: int) -> str:
         bgr = np.ascontiguousarray(frame.rgb[..., ::-1])
         paths = frame_paths(root, condition, split, index)
         for path, pixels in zip(paths, (bgr, frame.label), strict=True):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not cv2.imwrite(str(path), pixels, FAST_COMPRESSION):
-                raise OSError(f"could not write {path}: is the disk full or read-only?")
+            data = cv2.imencode(path.suffix, pixels, FAST_COMPRESSION)[1].data
+            write_bytes(path, data, durable=False)
         checksum.update(frame.rgb.tobytes())
         checksum.update(frame.label.tobytes())
     return checksum.hexdigest()

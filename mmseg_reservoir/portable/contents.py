@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 from ..core.pipeline import AdaptationPipeline
 from ..core.reservoir import Tally
 from ..core.reservoir_pipeline import ReservoirPipeline
-from ..errors import ReservoirError
+from ..errors import ReservoirError, refusing
 from ..style.calibration import Calibration
 from . import segment_domains  # noqa: F401 (joins the table of parts)
 from .domains import kind_of
@@ -22,6 +23,10 @@ from .vector_layout import VectorLayout
 
 COMPONENTS = ("router", "guard", "pooling", "alignment")
 """Of a pipeline, beside the experts themselves: what knows something of each of them."""
+
+
+explained = refusing("the reservoir is not arranged as one", "save it again, or take a copy of it")
+"""Decorates what reads the states of a reservoir, which may be of somebody else's making."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class Contents:
     shared: State
     experts: list[Expert]
 
+    @explained
     def with_experts(self, experts: list[Expert], shared: State | None = None) -> Contents:
         """The same with other experts, and perhaps something else that components share.
 
@@ -150,6 +156,7 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> Contents:
     )
 
 
+@explained
 def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
     """Let a pipeline go on with these experts; no source image is needed."""
     if not isinstance(pipeline, ReservoirPipeline):
@@ -179,6 +186,8 @@ def put(contents: Contents, pipeline: AdaptationPipeline) -> None:
         router.fit(contents.calibration)
         router.calibration = contents.calibration
     go_on(contents, pipeline)
+    if contents.calibration is not None:  # what does not fit together is found now, not later
+        copy.deepcopy(router).route(contents.calibration.styles[0], may_open=False)
 
 
 def go_on(contents: Contents, pipeline: ReservoirPipeline, last: int | None = None) -> None:

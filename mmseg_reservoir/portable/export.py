@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..checkpoint_files import find_weights, read_checkpoint
+from ..checkpoint_files import find_weights, read_checkpoint, write_checkpoint
 from ..core.alignment import Alignment
 from ..core.correction import folded
 from ..errors import ReservoirError
-from ..files import write_tensors, write_whole
+from ..files import write_tensors
 from ..spaces.lora import factor_pairs
-from .contents import Contents
+from .contents import Contents, explained
 from .source_identity import digest_of, plain_weights
 
 
+@explained
 def export_expert(
     contents: Contents, index: int, checkpoint: str | os.PathLike, file: str | os.PathLike
 ) -> Path:
@@ -47,7 +47,7 @@ def export_expert(
     if file.suffix == ".safetensors":
         return write_tensors(file, weights, {"format": "pt"})
     plain = {"meta": saved.get("meta", {}), "state_dict": weights}  # mmseg looks for both
-    return write_whole(file, lambda partial: torch.save(plain, partial))
+    return write_checkpoint(file, plain)
 
 
 def expert_weights(

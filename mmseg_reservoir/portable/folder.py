@@ -15,8 +15,8 @@ from torch import Tensor
 
 from .. import __version__
 from ..core.reservoir import Tally
-from ..errors import ReservoirError
-from ..files import file_digest, write_text
+from ..errors import ReservoirError, refusing
+from ..files import file_digest, kept_folders, replace_folder, write_text
 from ..state_files import read_state, write_state
 from ..style.calibration import Calibration
 from .contents import Contents, Expert
@@ -37,17 +37,13 @@ def write_folder(contents: Contents, folder: str | os.PathLike) -> Path:
         raise ReservoirError(
             f"{folder} is there and is no reservoir: choose another name, or remove it"
         )
-    new, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{x}") for x in ("new", "old"))
+    new = folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
     try:
         _write_files(contents, new)
-        if folder.exists():
-            folder.rename(old)  # a folder that holds files cannot be replaced in one go
-        new.rename(folder)
+        replace_folder(folder, new)
     finally:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
     return folder
 
 
@@ -92,7 +88,7 @@ def read_folder(folder: str | os.PathLike) -> Contents:
             raise ReservoirError(f"the reservoir {folder} lacks the file {name}: {_TO_DO}")
         if file_digest(folder / name) != digest:
             raise ReservoirError(f"{folder / name} is not the file that was written: {_TO_DO}")
-    try:
+    with refusing(f"the reservoir {folder} is not arranged as one", _TO_DO):
         shared, _ = read_state(folder / _SHARED)
         layout = VectorLayout.from_json(shared.pop("layout"))
         calibration = None
@@ -109,13 +105,6 @@ def read_folder(folder: str | os.PathLike) -> Contents:
             shared,
             experts,
         )
-    except ReservoirError:  # which is a ValueError, and says what is wrong
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ReservoirError(
-            f"the reservoir {folder} is not arranged as one ({type(error).__name__}: {error}): "
-            f"{_TO_DO}"
-        ) from error
 
 
 _TO_DO = "save it again, or take a copy of it"
@@ -125,10 +114,13 @@ def check_folder(folder: str | os.PathLike) -> Path:
     """The path of the manifest; a folder without one is refused."""
     path = Path(folder).expanduser() / MANIFEST
     if not path.is_file():
-        raise ReservoirError(
-            f"{folder} is no saved reservoir: it has no {MANIFEST}. A run with a reservoir writes "
-            "one, WORK_DIR/reservoir"
+        kept = [str(old) for old in kept_folders(path.parent) if (old / MANIFEST).is_file()]
+        hint = (
+            f"rename {kept[0]}, which was being replaced"
+            if kept
+            else ("a run with a reservoir writes one, WORK_DIR/reservoir")
         )
+        raise ReservoirError(f"{folder} is no saved reservoir: it has no {MANIFEST}; {hint}")
     return path
 
 
@@ -149,12 +141,14 @@ def _read_expert(path: Path, layout: VectorLayout) -> Expert:
     expert = Expert(**{**state, "tally": Tally(**state["tally"])})
     if tuple(expert.parameters.shape) != (len(layout),):
         raise ValueError(f"{path.name} has {tuple(expert.parameters.shape)} parameters")
+    if not expert.parameters.isfinite().all():
+        raise ValueError(f"{path.name} has parameters that are not finite")
     return expert
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = check_folder(folder)
-    try:
+    with refusing(f"{path} is damaged", _TO_DO):
         manifest = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
         digest = manifest.pop("sha256")
         kind, schema = manifest["format"], manifest["schema"]
@@ -172,12 +166,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "numbers"}:
             raise ValueError("it tells of no expert, or not what they are")
         return manifest
-    except ReservoirError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ReservoirError(
-            f"{path} is damaged ({type(error).__name__}: {error}): {_TO_DO}"
-        ) from error
 
 
 _FIELDS = {

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..core.reservoir import Tally
 from ..core.state import tensor_bytes
 from ..errors import ReservoirError
-from .contents import Contents, Expert
+from .contents import Contents, Expert, explained
 from .parts import State
 from .source_identity import differences
 
@@ -45,6 +45,7 @@ class Merge:
         return [next(alone) if match is None else match for match in self.matches]
 
 
+@explained
 def merge(
     one: Contents,
     other: Contents,

@@ -6,13 +6,14 @@ import math
 from pathlib import Path
 
 from ..report.tables import make_table
-from .contents import Contents
+from .contents import Contents, explained
 from .folder import expert_file
 from .parts import Undivided
 
 _HEADER = ["expert", "images", "visits", "updates", "scale", "alarms", "nearest", "distance", "kB"]
 
 
+@explained
 def overview(contents: Contents, folder: Path) -> str:
     """A line per expert, and what they have in common."""
     rows = []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import write_figure
 from .image_times import image_times, milliseconds_text
 from .tables import Results, make_table, metric_of, routing_purity, score_cells, scores_by_domain
 
@@ -51,8 +52,7 @@ def last_visit_table(runs: Mapping[str, Results]) -> str:
 
 def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
     """Save the figure of `comparison_figure`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    comparison_figure(runs).savefig(path, dpi=130)
+    write_figure(path, comparison_figure(runs), dpi=130)
 
 
 def comparison_figure(runs: Mapping[str, Results]) -> Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..files import write_figure
 from .summary import Group
 
 
@@ -27,5 +28,4 @@ def plot_curves(panels: Mapping[str, Mapping[str, Group]], path: Path) -> None:
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    write_figure(path, figure, dpi=130)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..files import write_figure
 from .tables import Results, make_table, routing_purity, scores_by_domain
 
 VISITS = (1, 5, 10, 15, 20)
@@ -73,5 +74,4 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
     figure.supylabel("error (%)", fontsize=9)
     handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
     figure.legend(handles.values(), handles, loc="outside upper right", ncols=3, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    write_figure(path, figure, dpi=130)

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 
 from ..errors import ReservoirError
+from ..files import write_figure
 from .page.gallery import LABEL_SUFFIX, NO_CLASS, wrong_percent
 from .shown_run import ShownRun
 
@@ -107,4 +108,4 @@ def plot_frames(
     largest = [list(palette)[i] for i, _ in pixels.most_common(_LEGEND_CLASSES)]
     handles = [Patch(color=np.array(palette[name]) / 255, label=name) for name in largest]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=20)
-    figure.savefig(path, dpi=70)
+    write_figure(path, figure, dpi=70)

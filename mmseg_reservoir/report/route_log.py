@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
-from ..files import write_text
+from ..files import append_bytes, changing, remove_file, write_text
 from .record_entries import RouteRecord, finite
 
 FILE = "routes.jsonl"
@@ -41,14 +41,8 @@ class RouteLog:
         if not routes:
             return
         data = _lines(route.to_json() for route in routes).encode()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            file.truncate(self._size)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        self._size = append_bytes(self.path, data, self._size)
         self.count += len(routes)
-        self._size += len(data)
 
     def restore(self, count: int) -> list[RouteRecord]:
         """Return the first routes, and cut the file after them."""
@@ -60,12 +54,13 @@ class RouteLog:
             )
         self.count, self._size = count, sum(map(len, lines))
         if self.path.is_file():
-            os.truncate(self.path, self._size)
+            with changing(self.path):
+                os.truncate(self.path, self._size)
         return [RouteRecord(**json.loads(line)) for line in lines]
 
     def remove(self) -> None:
         """Remove the file."""
-        self.path.unlink(missing_ok=True)
+        remove_file(self.path)
 
 
 def read_routes(folder: Path) -> list[dict[str, Any]]:

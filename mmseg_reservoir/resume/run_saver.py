@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReservoirError
+from ..errors import ReservoirError, WriteError, refusing
 from ..report.route_log import take_over_routes
-from ..state_files import read_state
+from ..state_files import TO_DO, read_state
 from .identity import check_identity
 from .state_folder import StateFolder
 from .stop_signals import StopSignals
@@ -92,9 +92,14 @@ class RunSaver:
         if found is None:
             return None
         path, state, header = found
-        if header.get("kind") != _KIND:
-            raise ReservoirError(f"{path} is not the state of a run: --resume takes one of those")
-        check_identity(header["identity"], identity, path)
+        with refusing(f"{path} is not arranged as the state of a run", TO_DO):
+            if header.get("kind") != _KIND:
+                raise ReservoirError(
+                    f"{path} is not the state of a run: --resume takes one of those"
+                )
+            check_identity(header["identity"], identity, path)
+            if type(header["images"]) is not int or header["images"] < 0:
+                raise ValueError(f"it counts {header['images']!r} images")
         if self._goes_on_here:
             self.states.go_back_to(path)
         if header["images"]:
@@ -104,6 +109,10 @@ class RunSaver:
         self._saved = time.monotonic(), header["images"]
         self.say(f"going on after {header['images']} images, with {path}")
         return state
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Within, explain errors that come of what :meth:`begin` returned."""
+        return refusing("the saved state does not fit this run", TO_DO)
 
     def after(self, images: int, take: Callable[[], Any], landmark: bool = False) -> None:
         """To be called after every batch: save the state if it is time to, stop if told to.
@@ -127,14 +136,12 @@ class RunSaver:
         """
         try:
             self.states.save(images, take(), {**self._header, "images": images})
-        except OSError as error:
-            what = f"cannot save the state in {self.states.folder} ({error.strerror or error})"
+        except WriteError as error:
             if self._saved is None:
-                raise ReservoirError(f"{what}: make room, or choose another --work-dir") from error
+                raise
             _logger.error(
-                "%s: the run goes on, but if it were killed now it would be resumed after %d "
-                "images. Make room",
-                what,
+                "%s. The run continues; if it were killed now, it would be resumed after %d images",
+                error,
                 self._saved[1],
             )
             self._saved = time.monotonic(), self._saved[1]

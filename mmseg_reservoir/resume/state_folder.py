@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
-from ..files import write_text
+from ..files import remove_file, write_text
 from ..state_files import DamagedStateError, read_state, write_state
 
 _logger = logging.getLogger(__name__)
@@ -66,17 +66,17 @@ class StateFolder:
         """Forget the states after this one: the run will save them again."""
         for later in self.files():
             if later.name > path.name:
-                later.unlink()
+                remove_file(later)
         write_text(self._marker, path.name)
 
     def prune(self, kept: int) -> None:
         """Remove all but the newest ones."""
         files = self.files()
         for path in files[: max(0, len(files) - kept)]:
-            path.unlink()
+            remove_file(path)
 
     def clear(self) -> None:
         """Remove all states, those that do not count, too."""
-        self._marker.unlink(missing_ok=True)
+        remove_file(self._marker)
         for path in self.folder.glob("[0-9]*.safetensors"):
-            path.unlink()
+            remove_file(path)

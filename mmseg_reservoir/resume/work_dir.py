@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import ReservoirError
+from ..errors import ReservoirError, WriteError
+from ..files import changing, remedy, remove_file
 
 try:
     import fcntl
@@ -30,11 +31,11 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         file = path.open("a+")
     except OSError as error:
-        raise ReservoirError(
-            f"cannot write into the work directory {folder} ({error.strerror}): choose another "
-            "one with --work-dir"
+        raise WriteError(
+            f"cannot write into the work directory {folder} ({error.strerror}): {remedy(error)} "
+            "with --work-dir"
         ) from error
-    with file:
+    try:
         if fcntl is not None:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,12 +45,16 @@ def locked(folder: Path) -> Iterator[None]:
                     f"process {file.read().strip() or 'unknown'} is writing into {folder}: wait "
                     "for it, or choose another folder with --work-dir"
                 ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        for partial in [*folder.glob("*.partial"), *folder.glob("*/*.partial")]:
-            partial.unlink()
+        with changing(path):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        for partial in folder.rglob("*.partial"):
+            remove_file(partial)
         yield
+    finally:
+        with suppress(OSError):  # which must not hide what went wrong before
+            file.close()
 
 
 def has_results(folder: Path) -> bool:
@@ -60,7 +65,7 @@ def has_results(folder: Path) -> bool:
 def remove_results(folder: Path) -> None:
     """Remove the results of a run, so that nobody takes them for those of the next."""
     for name in _RESULTS:
-        (folder / name).unlink(missing_ok=True)
+        remove_file(folder / name)
 
 
 def describe_results(folder: Path) -> str:

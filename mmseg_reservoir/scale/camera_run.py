@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..core.reservoir_pipeline import ReservoirPipeline
-from ..errors import ReservoirError
+from ..errors import ReservoirError, refusing
 from ..portable import save_reservoir
 from ..portable.contents import Contents, take
 from ..portable.exchange import Base, take_over
@@ -18,6 +18,7 @@ from ..resume.generators import load_generators, save_generators
 from ..resume.identity import check_identity
 from ..resume.state_folder import StateFolder
 from ..resume.work_dir import locked
+from ..state_files import TO_DO
 from .merging_point import Answer, read_start
 
 _logger = logging.getLogger(__name__)
@@ -116,11 +117,12 @@ class CameraRun:
                 self._base = read_start(self.start_from)[1]
             return
         path, state, header = found
-        check_identity(header["identity"], self._identity(), path)
-        self._pipeline.load_state_dict(state["pipeline"])
-        load_generators(state["generators"])
-        self._position = state["position"]
-        self._base = None if state["base"] is None else Base(**state["base"])
+        with refusing(f"{path} does not fit this stream", TO_DO):
+            check_identity(header["identity"], self._identity(), path)
+            self._pipeline.load_state_dict(state["pipeline"])
+            load_generators(state["generators"])
+            self._position = state["position"]
+            self._base = None if state["base"] is None else Base(**state["base"])
         _logger.info("%s goes on after %d frames", self.name, self._position["frames"])
 
     def _go(self, exchange: Exchange | None) -> None:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 
 from ..errors import ReservoirError
-from ..files import write_text
+from ..files import append_bytes, write_text
 from .inferencer import FrameResult
 from .label_images import NO_LABEL, Palette, overlay, paint, to_label_ids, write_image
 
@@ -80,7 +80,7 @@ class FrameWriter:
         self.min_confidence = min_confidence
         self._video = VideoSegments(self.folder / "overlay", fps, segment)
         self._newest: tuple[FrameResult, np.ndarray] | None = None  # with its overlay
-        self._lines: TextIO | None = None  # until there is a line: a mistake leaves no folder
+        self._size: int | None = None  # of the lines, once one was written
 
     def __enter__(self) -> FrameWriter:
         return self
@@ -142,17 +142,15 @@ class FrameWriter:
         write_image(self.folder / "rgb_anon" / place / f"{stem}_rgb_anon.png", frame.image)
 
     def _write_line(self, line: Mapping[str, Any]) -> None:
-        if self._lines is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lines = (self.folder / STREAM).open("a", encoding="utf-8")
-        self._lines.write(json.dumps(line, allow_nan=False) + "\n")
-        self._lines.flush()  # a line that was written stays, however the program ends
+        path = self.folder / STREAM
+        if self._size is None:
+            self._size = path.stat().st_size if path.exists() else 0
+        data = f"{json.dumps(line, allow_nan=False)}\n".encode()
+        self._size = append_bytes(path, data, self._size, durable=False)
 
     def close(self) -> None:
         """Finish the last segment."""
         self._video.close()
-        if self._lines is not None:
-            self._lines.close()
 
 
 class VideoSegments:

@@ -106,7 +106,10 @@ def _decode(path: Path) -> np.ndarray | None:
     data = path.read_bytes()
     if path.suffix.lower() in (".jpg", ".jpeg") and _JPEG_END not in data[-_JPEG_TAIL:]:
         return None  # OpenCV would fill up with grey what is missing
-    return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
+    except cv2.error:  # its header promises more pixels than OpenCV takes
+        return None
 
 
 def _checked(image: np.ndarray) -> np.ndarray:

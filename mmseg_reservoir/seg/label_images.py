@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from ..errors import ReservoirError
+from ..files import write_bytes
 
 Palette = Sequence[Sequence[int]]
 """RGB by train id."""
@@ -63,7 +63,6 @@ def to_label_ids(label: np.ndarray) -> np.ndarray:
 
 
 def write_image(path: Path, image: np.ndarray) -> None:
-    """Write a picture (BGR or grey), and its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not cv2.imwrite(str(path), image):  # OpenCV reports a failure only by this value
-        raise ReservoirError(f"cannot write {path}: is the disk full or read-only?")
+    """Write a picture (BGR or grey) in the format of its suffix, all of it or nothing."""
+    # cv2.imwrite reports no error of the disk that comes when it closes the file.
+    write_bytes(path, cv2.imencode(path.suffix, image)[1].data, durable=False)

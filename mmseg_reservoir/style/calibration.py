@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..core.moments import Reference
+from ..errors import ReservoirError, refusing
 from ..files import cache_folder, read_tensors, write_tensors
 from .distance import Distance, euclidean
 from .source_styles import SourceImages, encoded_styles, pooled_styles
@@ -111,7 +112,7 @@ class Calibration:
                 f"{path} is not a calibration file of this version of mmseg_reservoir "
                 f"({_FORMAT}): calibrate again"
             )
-        try:
+        with refusing(f"{path} is damaged", "calibrate again"):
             groups, about = json.loads(metadata["groups"]), json.loads(metadata["about"])
             reference: dict[str, Any] | None = None
             if "layers" in metadata:
@@ -121,12 +122,13 @@ class Calibration:
                     if name.startswith(_REFERENCE)
                 }
                 reference["layers"] = dict(json.loads(metadata["layers"]))
+                Reference(**reference)
+            if not isinstance(about, dict):
+                raise TypeError(f"about must be a dict, got {about!r}")
+            if groups is not None and any(type(n) is not int or n < 1 for n in groups):
+                raise ValueError(f"groups must be whole numbers above 0, got {groups!r}")
             # What is shipped is stored in half precision.
             return cls(tensors["styles"].float(), about, groups, reference)
-        except (KeyError, ValueError) as error:
-            raise ReservoirError(
-                f"{path} is damaged ({type(error).__name__}: {error}): calibrate again"
-            ) from error
 
 
 def calibrate(

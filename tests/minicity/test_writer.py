@@ -5,8 +5,9 @@ import json
 import cv2
 import numpy as np
 import pytest
+from disk_faults import FailingDisk
 
-from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.errors import ReservoirError, WriteError
 from mmseg_reservoir.minicity import frame_paths, make_counts, render_frame, write_dataset, writer
 
 FEW = {"clear": {"train": 2}, "fog": {"val": 1}}
@@ -138,9 +139,12 @@ def test_failed_last_step_brings_the_old_data_set_back(root, monkeypatch):
     assert files(root) == before
 
 
-def test_unwritable_picture_is_an_error(root, monkeypatch):
-    monkeypatch.setattr(writer.cv2, "imwrite", lambda *_: False)
-    with pytest.raises(OSError, match="could not write"):
+def test_unwritable_picture_is_an_error(root):
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        FailingDisk(root.parent, r"write .*\.png").mounted(),
+        pytest.raises(WriteError, match=r"cannot write .*\.png \(No space left on device\): free"),
+    ):
         write_dataset(root, counts=FEW)
     assert list(root.parent.iterdir()) == []
 

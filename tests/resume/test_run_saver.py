@@ -162,7 +162,7 @@ def test_a_disk_that_is_full_at_the_start_does(tmp_path, monkeypatch):
     with RunSaver(tmp_path) as saver:
         saver.begin(IDENTITY)
         monkeypatch.setattr("os.fsync", no_space)
-        with pytest.raises(ReservoirError, match=r"No space left on device\): make room, or"):
+        with pytest.raises(ReservoirError, match=r"No space left on device\): free some space"):
             saver.save(0, dict)
 
 

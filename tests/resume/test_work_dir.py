@@ -59,7 +59,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with (
-        pytest.raises(ReservoirError, match=r"cannot write into .*file \(File exists\): choose"),
+        pytest.raises(ReservoirError, match=r"cannot write into .*file \(File exists\): remove"),
         locked(tmp_path / "file"),
     ):
         pass

@@ -11,6 +11,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from ...datasets.manifest import describe_loader
+from ...files import changing
 from ...report.closing import closing_tables, tell_troubles
 from ...report.record import RouteRecord, RunRecord, about_pipeline, finite
 from ..label_images import write_image
@@ -101,7 +102,8 @@ class ResultsHook(Hook):
             visit.more["strange_labels"] = exact[0].strange_labels
         scores = {} if visit.score is None else {f"mIoU/{place.domain}": visit.score}
         scalars = {**scores, "K": visit.k, "round": place.round}
-        runner.visualizer.add_scalars(scalars, step=place.index)
+        with changing(runner.work_dir):
+            runner.visualizer.add_scalars(scalars, step=place.index)
         if getattr(runner.test_loop, "clock", None) is not None:
             self.record.about = {**self.record.about, "clock": runner.test_loop.clock.report()}
         self.record.write()

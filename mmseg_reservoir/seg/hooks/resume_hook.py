@@ -67,15 +67,16 @@ class ResumeHook(Hook):
         if state is None:
             self._saver.save(0, lambda: self._take(runner))
             return
-        runner.model.pipeline.load_state_dict(state["pipeline"])
-        for name, hook in _hooks_with_state(runner).items():
-            if name not in state["hooks"]:
-                raise ReservoirError(
-                    f"the run was saved without the hook {name}: go on without it, too"
-                )
-            hook.load_state_dict(state["hooks"][name])
-        runner.test_loop.load_state_dict(state["loop"])
-        load_generators(state["generators"])
+        with self._saver.restoring():
+            runner.model.pipeline.load_state_dict(state["pipeline"])
+            for name, hook in _hooks_with_state(runner).items():
+                if name not in state["hooks"]:
+                    raise ReservoirError(
+                        f"the run was saved without the hook {name}: go on without it, too"
+                    )
+                hook.load_state_dict(state["hooks"][name])
+            runner.test_loop.load_state_dict(state["loop"])
+            load_generators(state["generators"])
 
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
