@@ -21,7 +21,7 @@ from mmseg_reservoir.becotta.store import save
 from mmseg_reservoir.becotta.warmup import BecottaWarmup, evaluate
 from mmseg_reservoir.command_line import find_config
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import construct
+from mmseg_reservoir.options import construct, without_scope
 from mmseg_reservoir.seg import checkpoint
 
 
@@ -64,7 +64,7 @@ def build_model(cfg: Config) -> BecottaWarmup:
     weights = checkpoint.load(cfg.load_from)
     checkpoint.check_compatible(segmentor, weights)
     segmentor.load_state_dict(weights.get("state_dict", weights), strict=False)
-    return construct(_build_warmup, cfg.warmup, "warmup", segmentor=segmentor)
+    return construct(_build_warmup, without_scope(cfg.warmup), "warmup", segmentor=segmentor)
 
 
 def _build_warmup(

@@ -146,7 +146,7 @@ class ReservoirInferencer:
         reservoir = self.cfg.reservoir
         reservoir = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         self.cfg.reservoir = with_cityscapes_styles(reservoir)
-        self.plan.replace(reservoir=self.cfg.reservoir.to_dict())
+        self.plan.replace(reservoir=self.cfg.reservoir)
 
     def __call__(self, inputs: Any, every: int = 1) -> Iterator[FrameResult]:
         """Segment frames in their order, and adapt to each of them.

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..build import Workplace
 from ..core.image_range import ImageRange
 from ..errors import ReservoirError
-from ..options import Options, check_options
+from ..options import Options, check_options, without_scope
 from .bad_images import check_sizes
 from .datasets import UnlabelledImages, check_count, without_labels
 from .forward import segmentation_forward
@@ -51,6 +51,7 @@ class ConfigSource:
     def check(options: Options | None) -> None:
         """Refuse options that name no images."""
         if options:
+            options = without_scope(options)
             check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
             check_count(options.get("num_images"))
 
@@ -62,7 +63,7 @@ class ConfigSource:
     @cached_property
     def dataset(self) -> UnlabelledImages:
         """The images, one by one."""
-        options = self.cfg.get("source_images")
+        options = without_scope(self.cfg.get("source_images"))
         if not self.is_named:
             raise ReservoirError(
                 "source images are needed: set source_images=dict(data_root=...) to a folder of "
