@@ -33,7 +33,7 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overwrite", action="store_true", help="replace what the work directory holds"
     )
-    parser.add_argument("--seed", type=int, help="default: the config's, 0")
+    parser.add_argument("--seed", type=int, help="default: the config's, else one is chosen")
     parser.add_argument(
         "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from mmengine.config import Config
+from mmengine.dist import sync_random_seed
 from mmengine.runner import Runner
 
 import mmseg_reservoir.seg  # noqa: F401 (registers everything, and must come before mmseg)
@@ -29,7 +30,8 @@ from mmseg_reservoir.command_line import (
 )
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import make_work_dir
-from mmseg_reservoir.seg.fair import LR_GRID, run_fair
+from mmseg_reservoir.resume import saved_seed
+from mmseg_reservoir.seg.fair import LR_GRID, rate_folder, run_fair
 from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, AdaptationHook, make_plan
 from mmseg_reservoir.seg.loop import RecurringTestLoop
 from mmseg_reservoir.seg.quiet_runner import QuietRunner
@@ -92,8 +94,9 @@ def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
     known = {*inspect.signature(Runner.__init__).parameters, *CONFIG_KEYS, "source_images"}
     cfg = read_config(args.config, args.cfg_options, known)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
-    if args.seed is not None:
-        cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
+    seed = _seed(args, cfg)
+    check_seed(seed)
+    cfg.randomness = {**(cfg.get("randomness") or {}), "seed": seed}
     if args.on_bad_image is not None:
         cfg.test_cfg = {**cfg.test_cfg, "on_bad_image": args.on_bad_image}
     cfg.load_from = _checkpoint(args, cfg)
@@ -101,13 +104,21 @@ def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
         cfg.reservoir = warm_start(cfg.get("reservoir"), args.start_from, args.frozen)
     cfg.custom_hooks = _hooks(args, cfg)
     # What is wrong is told now, not later.
-    seed = cfg.get("randomness", {}).get("seed") or 0
-    check_seed(seed)
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
     plan = make_plan(cfg, seed)
     make_work_dir(cfg.work_dir)
     return cfg, plan
+
+
+def _seed(args: argparse.Namespace, cfg: Config) -> int:
+    """Return the seed of the run: the given one, that of the state to resume, or a random one."""
+    seed = (cfg.get("randomness") or {}).get("seed") if args.seed is None else args.seed
+    if seed is None and args.resume is not None:
+        fair = args.protocol == "fair"
+        folder = Path(cfg.work_dir, rate_folder((args.lr_grid or LR_GRID)[0]) if fair else "")
+        seed = saved_seed(folder, args.resume)
+    return sync_random_seed() if seed is None else seed
 
 
 def _checkpoint(args: argparse.Namespace, cfg: Config) -> str | None:

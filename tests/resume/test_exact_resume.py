@@ -8,6 +8,7 @@ from nested import same
 from stream_run import TINY
 
 from mmseg_reservoir.minicity import make_counts, write_dataset
+from mmseg_reservoir.resume import saved_seed
 
 DIGITS = TINY.parent / "cls" / "digits_convnet.py"
 CALIBRATION = Kill("mmseg_reservoir.style.vgg:StyleEncoder.forward", call=5)
@@ -87,6 +88,19 @@ def test_a_killed_segmentation_run(tmp_path, minicity):
     learns = {"reservoir.pipeline.source": "adapt"}
     words = segmentation(tmp_path, minicity, "segformer-tiny_tent_robust.py", **learns)
     compare_killed("test_tta", words, tmp_path, [Kill(STEP, call=3)])
+
+
+def test_a_killed_run_whose_config_names_no_seed(tmp_path, minicity):
+    words = segmentation(tmp_path, minicity, "segformer-tiny_tent.py", **{"test_cfg.rounds": 1})
+    config = tmp_path / "config.py"
+    config.write_text(config.read_text() + "randomness = dict(_delete_=True)\n")
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    kill = Kill("mmseg_reservoir.seg.segmentor:AdaptiveSegmentor.test_step", call=4)
+    assert run("test_tta", words, broken, kill) == -9
+    seed = saved_seed(broken / "w", "auto")
+    assert run("test_tta", [*words, "--resume"], broken) == 0, output(broken)
+    assert run("test_tta", [*words, f"--seed={seed}"], whole) == 0, output(whole)
+    assert outcome(broken)[0] == outcome(whole)[0]
 
 
 @pytest.mark.parametrize("missed", ["answer", pytest.param("drop", marks=pytest.mark.slow)])
