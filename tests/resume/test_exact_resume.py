@@ -28,7 +28,7 @@ SEGMENTATION = [
 CLASSIFICATION = [
     CALIBRATION,
     Kill("mmseg_reservoir.cls.stream_tester:StreamTest._step", call=9),  # the first of round 2
-    Kill("mmseg_reservoir.cls.classifier:AdaptiveClassifier.forward", call=3),
+    Kill("mmseg_reservoir.cls.classifier:AdaptiveClassifier.step", call=3),
     UNNAMED,
     UNMARKED,
 ]
