@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import logging
 import re
@@ -75,9 +76,25 @@ class KeyValue(DictAction):
 
     @staticmethod
     def _parse_iterable(val: str) -> Any:
+        if _DICT.search(val):
+            return _literal(val)
         # mmengine removes every space. Those inside a word are kept from it as another character.
         compact = re.sub(r"\s*([\[\](),])\s*", r"\1", val.strip())
         return _with_spaces(DictAction._parse_iterable(compact.replace(" ", _SPACE)))
+
+
+_DICT = re.compile(r"(^|[\[(,])\s*(\{|dict\()")
+"""A value that is a dict, or holds one; mmengine would cut it at its commas."""
+
+
+def _literal(value: str) -> Any:
+    try:
+        return ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError) as error:
+        raise ReservoirError(
+            f"--cfg-options: cannot read the value {value!r}: write a dict as "
+            '\'{"name": "dusk"}\', with quotes around every word'
+        ) from error
 
 
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -108,9 +125,13 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     try:
         # Intermixed, so that CHECKPOINT may stand behind an option: CONFIG --seed 1 CHECKPOINT.
         return parser.parse_intermixed_args(argv)
+    except ReservoirError:  # which is a ValueError
+        raise
     except (ValueError, AssertionError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        what = "a value has brackets in the wrong order" if deep else error
         raise ReservoirError(
-            f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {error}"
+            f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {what}"
         ) from error
 
 
@@ -121,7 +142,7 @@ def read_config(
 
     The ``known`` keys may be set at the top level though the file has them not.
     """
-    return merge_options(_read(find_config(path)), changes, known)
+    return merge_options(read_file(find_config(path)), changes, known)
 
 
 def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str] = ()) -> Config:
@@ -133,16 +154,49 @@ def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str
             raise ReservoirError(
                 f"--cfg-options {key}: the config has no {top!r}{suggest(top, valid)}"
             )
-    cfg.merge_from_dict(dict(changes))
+    return set_options(cfg, changes)
+
+
+def set_options(cfg: Config, changes: Mapping[str, Any]) -> Config:
+    """A config with changes by dotted keys, whatever the keys are."""
+    try:
+        cfg.merge_from_dict(dict(changes))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ReservoirError(
+            f"--cfg-options {', '.join(changes)}: a key leads to nothing that can be changed "
+            f"({type(error).__name__}: {error}): replace a list as a whole, such as "
+            "test_cfg.domains=[fog,night]"
+        ) from error
     return cfg
 
 
-def _read(path: Path) -> Config:
+def read_file(path: Path) -> Config:
+    """Read a config file; one that cannot be read is a clear error."""
     try:
         return Config.fromfile(path)
     except (SyntaxError, FileNotFoundError, ImportError, NameError, KeyError, TypeError) as error:
+        missing = _missing_module(error) if isinstance(error, ImportError) else None
+        if missing is not None:
+            raise ReservoirError(
+                f"the config {path} imports {missing}, which is not installed: {_advice(missing)}"
+            ) from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ReservoirError(f"the config {path} cannot be read ({reason}): mend it") from error
+
+
+def _missing_module(error: BaseException | None) -> str | None:
+    """Return the module that an import did not find; mmengine raises other errors from it."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name.split(".")[0]
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _advice(module: str) -> str:
+    if module.startswith("mm"):  # mmdet, mmpretrain, ...
+        return f"pip install {module}"
+    return "install it, or add the folder of a module of your own to PYTHONPATH"
 
 
 def find_config(path: str | Path) -> Path:

@@ -34,6 +34,7 @@ from mmseg_reservoir.resume import saved_seed
 from mmseg_reservoir.seg.fair import LR_GRID, rate_folder, run_fair
 from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS, AdaptationHook, make_plan
 from mmseg_reservoir.seg.loop import RecurringTestLoop
+from mmseg_reservoir.seg.model_loading import check_packages
 from mmseg_reservoir.seg.quiet_runner import QuietRunner
 
 
@@ -106,6 +107,7 @@ def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
     # What is wrong is told now, not later.
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
+    check_packages(cfg.get("model"))
     plan = make_plan(cfg, seed)
     make_work_dir(cfg.work_dir)
     return cfg, plan

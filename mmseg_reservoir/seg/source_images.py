@@ -22,7 +22,7 @@ from ..errors import ReservoirError
 from ..options import Options, check_options, without_scope
 from .bad_images import check_sizes
 from .datasets import UnlabelledImages, check_count, without_labels
-from .forward import segmentation_forward
+from .forward import check_model, segmentation_forward
 from .frames import IMAGE_SUFFIXES
 
 
@@ -46,6 +46,7 @@ class ConfigSource:
     def __init__(self, cfg: Config, model: nn.Module) -> None:
         self.cfg, self.model = cfg, model
         self.batch_size: int = cfg.test_dataloader.batch_size
+        self._is_checked = False
 
     @staticmethod
     def check(options: Options | None) -> None:
@@ -79,7 +80,11 @@ class ConfigSource:
         loader = Runner.build_dataloader({**test, "dataset": self.dataset})
         for data in track(loader, "Reading source images", transient=True):
             check_sizes(data["inputs"])
-            yield self.model.data_preprocessor(data, False)["inputs"]
+            inputs = self.model.data_preprocessor(data, False)["inputs"]
+            if not self._is_checked:  # before anything is computed of the source images
+                check_model(self.model, inputs[:1])
+                self._is_checked = True
+            yield inputs
 
     def identity(self) -> dict[str, Any]:
         """Everything that the batches depend on, so that a calibration need not be repeated."""

@@ -1,3 +1,4 @@
+import copy
 import os
 import resource
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmseg.registry import MODELS
 from plan_count import count_plans
 from stream_run import TINY, run
 from threads import call_from_threads, record_order
@@ -17,6 +19,7 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import shipped
 from mmseg_reservoir.seg import ReservoirInferencer
 from mmseg_reservoir.seg.frame_source import InputFrame
+from mmseg_reservoir.style import StyleEncoder
 from tools import test_tta
 
 WEIGHTS = shipped("checkpoints/segformer_tiny_minicity.safetensors")
@@ -194,6 +197,20 @@ def test_other_classes_ask_for_source_images(tmp_path, tiny_model):
 def test_mistakes_are_explained(options, message):
     with pytest.raises(ReservoirError, match=message):
         ReservoirInferencer(TENT, **options)
+
+
+def test_a_model_without_logits_is_refused_before_it_is_calibrated(minicity, tmp_path, monkeypatch):
+    cfg = model_alone()
+    points = dict(type="PointHead", in_channels=[32], in_index=[0], channels=8, num_classes=19)
+    points |= dict(norm_cfg=None, align_corners=False)
+    cfg.model.decode_head = [cfg.model.decode_head, points]
+    cfg.model.update(type="CascadeEncoderDecoder", num_stages=2)
+    torch.save(MODELS.build(copy.deepcopy(cfg.model)).state_dict(), tmp_path / "weights.pth")
+    styles = []
+    monkeypatch.setattr(StyleEncoder, "forward", lambda self, images: styles.append(images))
+    with pytest.raises(ReservoirError, match="CascadeEncoderDecoder, cannot be run for"):
+        ReservoirInferencer(cfg, tmp_path / "weights.pth", source_images=source(minicity))
+    assert styles == []
 
 
 @pytest.fixture(scope="module")
