@@ -9,6 +9,7 @@ import torch
 from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
 
+from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
 
 _NEEDED = ("test_cfg", "decode_head", "data_preprocessor", "postprocess_result")
@@ -39,6 +40,11 @@ def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
     Raises:
         ReservoirError: If the model gives anything but logits of two or more classes.
     """
+    with explain_unfit(model, inputs):
+        return _forward(model, inputs)
+
+
+def _forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
     mode = model.test_cfg.get("mode", "whole")
     if mode == "whole":
         return _logits(model(inputs, mode="tensor"), inputs)

@@ -556,3 +556,13 @@ def test_it_can_still_be_copied_as_a_whole(copied):
     other = copied(model)
     assert same(other.get_extra_state(), model.get_extra_state())
     assert other.pipeline.lock is not model.pipeline.lock
+
+
+def test_images_that_the_net_cannot_take_are_explained():
+    half = make_net().to(torch.bfloat16)
+    with pytest.raises(ReservoirError, match="parameters of bfloat16 and got images of"):
+        AdaptiveClassifier(half, "eata", source=SOURCE)
+    model = adaptive(reservoir=SEEDED, source=SOURCE)
+    with pytest.raises(ReservoirError, match="images of 1x1 pixels are too small"):
+        model(torch.rand(8, 3, 1, 1))
+    assert model(DARK[0]).shape == (8, 4)

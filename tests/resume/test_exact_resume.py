@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from killed_runs import Kill, outcome, output, run
+from killed_runs import CLOCKS, ROOT, Kill, outcome, output, run
 from nested import same
 from stream_run import TINY
 
@@ -81,6 +81,11 @@ def classification(method, preset):
     options += ["reservoir.calibration.batches=10"]
     words = [DIGITS, f"--method={method}", f"--with-reservoir={preset}", "--work-dir=w"]
     return [*words, "--cfg-options", *options]
+
+
+def test_the_docs_list_all_that_differs():
+    text = (ROOT / "docs" / "resume.md").read_text(encoding="utf-8")
+    assert [clock for clock in CLOCKS if f"`{clock}`" not in text] == []
 
 
 def test_a_killed_segmentation_run(tmp_path, minicity):
