@@ -25,7 +25,7 @@ from .core.pipeline import AdaptationPipeline, SingleModelPipeline
 from .errors import ReservoirError
 from .method_plan import MethodPlan
 from .methods import AdaptationMethod
-from .options import Options
+from .options import Options, without_scope
 from .portable import load_reservoir
 from .reservoir_plan import ReservoirPlan, WarmStart
 from .style.calibration import Calibration, SourceImages
@@ -111,6 +111,8 @@ class Plan:
         reservoir: Options | str | None = None,
         seed: int = 0,
     ) -> None:
+        params, statistics = without_scope(params), without_scope(statistics)
+        method, reservoir = without_scope(method), without_scope(reservoir)
         self.task, self.seed = task, seed
         self._ready = method if isinstance(method, AdaptationMethod) else None
         self._method = None
@@ -130,7 +132,7 @@ class Plan:
         if method is not None:
             self._ready, self._method = method, None
         if reservoir is not None:
-            self._reservoir = ReservoirPlan(reservoir, self.seed, self.task.style)
+            self._reservoir = ReservoirPlan(without_scope(reservoir), self.seed, self.task.style)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ and mistakes in the options are answered at once.
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import logging
 import re
@@ -40,7 +41,7 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overwrite", action="store_true", help="replace what the work directory holds"
     )
-    parser.add_argument("--seed", type=int, help="default: the config's, 0")
+    parser.add_argument("--seed", type=int, help="default: the config's, else one is chosen")
     parser.add_argument(
         "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )
@@ -86,12 +87,28 @@ class KeyValue(argparse.Action):
         setattr(namespace, self.dest, given)
 
 
+_DICT = re.compile(r"(^|[\[(,])\s*(\{|dict\()")
+"""A value that is a dict, or holds one; mmengine would cut it at its commas."""
+
+
+def _literal(value: str) -> Any:
+    try:
+        return ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError) as error:
+        raise ReservoirError(
+            f"--cfg-options: cannot read the value {value!r}: write a dict as "
+            '\'{"name": "dusk"}\', with quotes around every word'
+        ) from error
+
+
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
 def _parse_value(text: str) -> Any:
     from mmengine.config import DictAction
 
+    if _DICT.search(text):
+        return _literal(text)
     # mmengine removes every space. Those inside a word are kept from it as another character.
     compact = re.sub(r"\s*([\[\](),])\s*", r"\1", text.strip())
     return _with_spaces(DictAction._parse_iterable(compact.replace(" ", _SPACE)))
@@ -122,9 +139,13 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     try:
         # Intermixed, so that CHECKPOINT may stand behind an option: CONFIG --seed 1 CHECKPOINT.
         return parser.parse_intermixed_args(argv)
+    except ReservoirError:  # which is a ValueError
+        raise
     except (ValueError, AssertionError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        what = "a value has brackets in the wrong order" if deep else error
         raise ReservoirError(
-            f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {error}"
+            f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {what}"
         ) from error
 
 
@@ -136,7 +157,7 @@ def read_config(
     The ``known`` keys may be set at the top level though the file has them not. Nothing is imported
     yet of what it names, see :func:`import_custom_modules`.
     """
-    return merge_options(_read(find_config(path)), changes, known)
+    return merge_options(read_file(find_config(path)), changes, known)
 
 
 def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str] = ()) -> Config:
@@ -148,11 +169,24 @@ def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str
             raise ReservoirError(
                 f"--cfg-options {key}: the config has no {top!r}{suggest(top, valid)}"
             )
-    cfg.merge_from_dict(dict(changes))
+    return set_options(cfg, changes)
+
+
+def set_options(cfg: Config, changes: Mapping[str, Any]) -> Config:
+    """A config with changes by dotted keys, whatever the keys are."""
+    try:
+        cfg.merge_from_dict(dict(changes))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ReservoirError(
+            f"--cfg-options {', '.join(changes)}: a key leads to nothing that can be changed "
+            f"({type(error).__name__}: {error}): replace a list as a whole, such as "
+            "test_cfg.domains=[fog,night]"
+        ) from error
     return cfg
 
 
-def _read(path: Path) -> Config:
+def read_file(path: Path) -> Config:
+    """Read a config file; one that cannot be read is a clear error."""
     from mmengine.config import Config
 
     with _one_reason(path):
@@ -172,8 +206,28 @@ def _one_reason(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (SyntaxError, FileNotFoundError, ImportError, NameError, KeyError, TypeError) as error:
+        missing = _missing_module(error) if isinstance(error, ImportError) else None
+        if missing is not None:
+            raise ReservoirError(
+                f"the config {path} imports {missing}, which is not installed: {_advice(missing)}"
+            ) from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ReservoirError(f"the config {path} cannot be read ({reason}): mend it") from error
+
+
+def _missing_module(error: BaseException | None) -> str | None:
+    """Return the module that an import did not find; mmengine raises other errors from it."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name.split(".")[0]
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _advice(module: str) -> str:
+    if module.startswith("mm"):  # mmdet, mmpretrain, ...
+        return f"pip install {module}"
+    return "install it, or add the folder of a module of your own to PYTHONPATH"
 
 
 def find_config(path: str | Path) -> Path:

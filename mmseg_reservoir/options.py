@@ -184,6 +184,19 @@ def check_options(
             raise ReservoirError(f"{where} needs the option {name!r}")
 
 
+def without_scope(options: Any) -> Any:
+    """Return options as plain dicts and lists, without the ``_scope_`` of mmengine.
+
+    mmengine adds that key to the groups that a config inherits from a package
+    (``_base_ = "mmseg::..."``). It names where a type is registered, and is no option.
+    """
+    if isinstance(options, Mapping):
+        return {name: without_scope(v) for name, v in options.items() if name != "_scope_"}
+    if isinstance(options, list):
+        return [without_scope(value) for value in options]
+    return options
+
+
 def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The named arguments of a function or class.
 

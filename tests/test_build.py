@@ -550,3 +550,15 @@ def test_every_registered_part_is_an_ablation_or_the_default():
     assert set(table("memory")) - chosen("memory") == {"published"}  # a preset's
     assert set(table("clustering")) == chosen("clustering")
     assert {"mi", *chosen("pipeline", "init")} - {"reservoir"} == set(table("init"))
+
+
+def test_groups_inherited_from_a_package_have_a_scope_that_is_no_option():
+    scope = {"_scope_": "mypackage"}
+    reservoir = {"preset": "published", "router": {"type": "style", **scope}, **scope}
+    optimizer = {"type": "Adam", "lr": 0.1, **scope}
+    groups = {"method": {"type": "tent", "optimizer": optimizer, **scope}, "reservoir": reservoir}
+    plan = Plan(CLASSIFICATION, **groups, params={"type": "norm_affine", **scope})
+    assert "_scope_" not in json.dumps(plan.options)
+    assert plan.options["method"]["optimizer"]["lr"] == 0.1
+    plan.replace(reservoir=reservoir)
+    assert plan.options["reservoir"]["router"]["type"] == "style"

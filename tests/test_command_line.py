@@ -201,3 +201,39 @@ def test_custom_modules_are_imported_when_the_options_are_known(tmp_path, monkey
         import_custom_modules(cfg)
     path.write_text("a = 1\n")
     import_custom_modules(read_config(path, {}))
+
+
+@pytest.mark.parametrize("package", ["mmpretrain_x", "my_own_x"])
+def test_a_package_that_is_missing_is_named(tmp_path, package):
+    path = tmp_path / "config.py"
+    path.write_text(f"custom_imports = dict(imports='{package}.models')\n")
+    with pytest.raises(ReservoirError, match=f"imports {package}, which is not inst") as error:
+        import_custom_modules(read_config(path, {}))
+    advice = "pip install mmpretrain_x" if package.startswith("mm") else "PYTHONPATH"
+    assert advice in str(error.value)
+
+
+def parsed(option):
+    parser = argparse.ArgumentParser()
+    add_config_options(parser)
+    return parse(parser, ["config.py", "--cfg-options", option]).cfg_options
+
+
+def test_values_may_be_dicts():
+    option = 'test_cfg.domains=[{"name": "dusk", "data_root": "my data/dusk"}, "fog"]'
+    domains = [{"name": "dusk", "data_root": "my data/dusk"}, "fog"]
+    assert parsed(option) == {"test_cfg.domains": domains}
+
+
+@pytest.mark.parametrize("value", ["[dict(name=a, set=b)]", "{a:b}", "],["])
+def test_values_that_cannot_be_read(value):
+    with pytest.raises(ReservoirError, match=r"write a dict as '{|brackets in the wrong order"):
+        parsed(f"test_cfg.domains={value}")
+
+
+@pytest.mark.parametrize("key", ["a.0", "a.0.name", "a.9", "a.name", "b.name"])
+def test_a_key_that_leads_nowhere(tmp_path, key):
+    path = tmp_path / "config.py"
+    path.write_text("a = ['fog', 'night']\nb = 3\n")
+    with pytest.raises(ReservoirError, match=f"--cfg-options {key}: .*replace a list as a whole"):
+        read_config(path, {key: "x"})

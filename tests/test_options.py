@@ -1,7 +1,7 @@
 import pytest
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import choose, construct
+from mmseg_reservoir.options import choose, construct, without_scope
 
 
 def make(a, b=2, *, c=3):
@@ -24,3 +24,9 @@ def test_construct_checks_names():
         construct(make, {"a": 5}, "make", a=1)
     with pytest.raises(ReservoirError, match="make needs the option 'a'"):
         construct(make, {}, "make")
+
+
+def test_the_scope_of_mmengine_is_no_option():
+    part = object()
+    inherited = {"type": "a", "_scope_": "mmseg", "b": [{"_scope_": "mmseg", "c": (1, part)}]}
+    assert without_scope(inherited) == {"type": "a", "b": [{"c": (1, part)}]}

@@ -1,10 +1,13 @@
 """The code blocks of the README do what they say."""
 
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from small_net import make_classifier
 
 from mmseg_reservoir.options import find, table
@@ -54,3 +57,34 @@ def test_every_kind_of_part_is_named():
     from mmseg_reservoir.options import KINDS
 
     assert set(KINDS) - kinds == {"method", "space"}
+
+
+def write_cityscapes(root, split, count=4):
+    """Write noise in the folders of Cityscapes."""
+    draw = np.random.default_rng(0)
+    for index in range(count):
+        image = draw.integers(0, 256, (32, 64, 3), np.uint8)
+        files = {"leftImg8bit": ("leftImg8bit", image)}
+        files["gtFine"] = ("gtFine_labelTrainIds", image[..., 0] % 19)
+        for folder, (suffix, pixels) in files.items():
+            path = root / folder / split / "a" / f"{index}_{suffix}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+
+
+def test_the_config_block_on_a_base_of_mmsegs_zoo(tmp_path, monkeypatch):
+    """mmengine adds ``_scope_`` to what is inherited from there."""
+    from tools import test_tta
+
+    for root, split in (("cityscapes", "train"), ("dusk", "val"), ("dawn", "val")):
+        write_cityscapes(tmp_path / "data" / root, split)
+    base = "mmseg::segformer/segformer_mit-b0_8xb1-160k_cityscapes-1024x1024.py"
+    (tmp_path / "config.py").write_text(block("your_config.py").replace("your_config.py", base))
+    monkeypatch.chdir(tmp_path)
+    small = ["test_cfg.rounds=1", "test_dataloader.dataset.pipeline.1.scale=(64,32)"]
+    small += ["test_dataloader.num_workers=0", "test_dataloader.persistent_workers=False"]
+    words = ["config.py", "--random-weights", "--work-dir=w", "--cfg-options", *small]
+    assert test_tta.main(words) == 0
+    results = json.loads((tmp_path / "w" / "results.json").read_text())
+    assert results["config"]["test_cfg"]["_scope_"] == "mmseg"
+    assert [visit["domain"] for visit in results["visits"]] == ["dusk", "dawn"]

@@ -46,7 +46,24 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     plain.add_argument("-o", "--out", type=Path, required=True, help="FILE.pth or .safetensors")
     plain.add_argument("--checkpoint", help="that of the source model (default: the run's)")
     plain.set_defaults(run=run_export)
+    for command in (both, fewer, plain):
+        command.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     return parser.parse_args(argv)
+
+
+def find_reservoir(folder: Path) -> Path:
+    """Return the folder of a reservoir: the given one, or ``reservoir`` in a work directory."""
+    from mmseg_reservoir.portable.folder import MANIFEST
+
+    inside = folder / "reservoir"
+    has_one = not (folder / MANIFEST).is_file() and (inside / MANIFEST).is_file()
+    return inside if has_one else folder
+
+
+def check_out(args: argparse.Namespace) -> None:
+    """Refuse to replace a reservoir or a file that nobody said should be replaced."""
+    if args.out.exists() and not args.overwrite:
+        raise ReservoirError(f"{args.out} exists: add --overwrite, or choose another name for -o")
 
 
 def run_inspect(args: argparse.Namespace) -> None:
@@ -54,7 +71,8 @@ def run_inspect(args: argparse.Namespace) -> None:
     from mmseg_reservoir.portable import read_folder
     from mmseg_reservoir.portable.overview import overview
 
-    print(overview(read_folder(args.folder), args.folder))
+    folder = find_reservoir(args.folder)
+    print(overview(read_folder(folder), folder))
 
 
 def run_merge(args: argparse.Namespace) -> None:
@@ -62,12 +80,16 @@ def run_merge(args: argparse.Namespace) -> None:
     from mmseg_reservoir.portable import read_folder, write_folder
     from mmseg_reservoir.portable.merge import merge
 
-    one, other = map(read_folder, args.folders)
+    check_out(args)
+    folders = [find_reservoir(folder) for folder in args.folders]
+    if folders[0].resolve() == folders[1].resolve():
+        raise ReservoirError(f"{folders[0]} is named twice: name the reservoirs of two runs")
+    one, other = map(read_folder, folders)
     merged = merge(one, other, args.k_max)
     write_folder(merged.contents, args.out)
     for index, match in enumerate(merged.matches):
-        what = "is new" if match is None else f"became one with {match} of {args.folders[0]}"
-        print(f"expert {index} of {args.folders[1]} {what}")
+        what = "is new" if match is None else f"became one with {match} of {folders[0]}"
+        print(f"expert {index} of {folders[1]} {what}")
     print(f"{len(merged.contents.experts)} experts are in {args.out}")
 
 
@@ -76,7 +98,8 @@ def run_prune(args: argparse.Namespace) -> None:
     from mmseg_reservoir.portable import read_folder, write_folder
     from mmseg_reservoir.portable.prune import least_used, prune, unused
 
-    contents = read_folder(args.folder)
+    check_out(args)
+    contents = read_folder(find_reservoir(args.folder))
     if args.unused:
         experts = unused(contents)
     elif args.least is not None:
@@ -94,7 +117,8 @@ def run_export(args: argparse.Namespace) -> None:
     from mmseg_reservoir.portable import read_folder
     from mmseg_reservoir.portable.export import export_expert
 
-    contents = read_folder(args.folder)
+    check_out(args)
+    contents = read_folder(find_reservoir(args.folder))
     checkpoint = args.checkpoint or contents.about.get("checkpoint")
     if not checkpoint:
         raise ReservoirError(

@@ -20,6 +20,7 @@ from mmseg_reservoir.command_line import (
     import_custom_modules,
     parse,
     read_config,
+    set_options,
     show_log,
     warm_start,
 )
@@ -41,7 +42,7 @@ def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
             "runs with the method's defaults and the optimizer that the config has for all"
         )
     cfg = Config(row)
-    cfg.merge_from_dict(args.cfg_options)
+    set_options(cfg, args.cfg_options)
     options = cfg.to_dict()
     if args.start_from or args.frozen:
         reservoir = options.get("reservoir")

@@ -102,8 +102,9 @@ def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
         raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
     cfg = read_config(args.config, args.cfg_options, KNOWN_KEYS)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
-    if args.seed is not None:
-        cfg.randomness = {**cfg.get("randomness", {}), "seed": args.seed}
+    seed = _seed(args, cfg)
+    check_seed(seed)
+    cfg.randomness = {**(cfg.get("randomness") or {}), "seed": seed}
     if args.on_bad_image is not None:
         cfg.test_cfg = {**cfg.test_cfg, "on_bad_image": args.on_bad_image}
     cfg.load_from = _checkpoint(args, cfg)
@@ -111,18 +112,35 @@ def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
         cfg.reservoir = warm_start(cfg.get("reservoir"), args.start_from, args.frozen)
     cfg.custom_hooks = _hooks(args, cfg)
     # What is wrong is told now, not later.
-    seed = cfg.get("randomness", {}).get("seed") or 0
-    check_seed(seed)
     # Before a custom module can import mmseg.
     from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
     from mmseg_reservoir.seg.loop import RecurringTestLoop
+    from mmseg_reservoir.seg.model_loading import check_packages
 
     import_custom_modules(cfg)
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
+    check_packages(cfg.get("model"))
     plan = make_plan(cfg, seed)
     make_work_dir(cfg.work_dir)
     return cfg, plan
+
+
+def _seed(args: argparse.Namespace, cfg: Config) -> int:
+    """Return the seed of the run: the given one, that of the state to resume, or a random one."""
+    seed = (cfg.get("randomness") or {}).get("seed") if args.seed is None else args.seed
+    if seed is None and args.resume is not None:
+        from mmseg_reservoir.resume import saved_seed
+        from mmseg_reservoir.seg.fair import rate_folder
+
+        fair = args.protocol == "fair"
+        folder = Path(cfg.work_dir, rate_folder((args.lr_grid or LR_GRID)[0]) if fair else "")
+        seed = saved_seed(folder, args.resume)
+    if seed is None:
+        from mmengine.dist import sync_random_seed
+
+        return sync_random_seed()
+    return seed
 
 
 def _checkpoint(args: argparse.Namespace, cfg: Config) -> str | None:

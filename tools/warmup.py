@@ -19,7 +19,7 @@ from mmseg_reservoir.command_line import (
     read_config,
 )
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import construct
+from mmseg_reservoir.options import construct, without_scope
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -70,7 +70,7 @@ def build_model(cfg: Config) -> BecottaWarmup:
     weights = checkpoint.load(cfg.load_from)
     checkpoint.check_compatible(segmentor, weights)
     segmentor.load_state_dict(weights.get("state_dict", weights), strict=False)
-    return construct(_build_warmup, cfg.warmup, "warmup", segmentor=segmentor)
+    return construct(_build_warmup, without_scope(cfg.warmup), "warmup", segmentor=segmentor)
 
 
 def _build_warmup(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..build import CLASSIFICATION, Plan, Workplace
+from ..core.aside import snapshot
 from ..core.image_range import ImageRange
 from ..core.pipeline import Outcome
 from ..errors import ReservoirError
@@ -34,6 +35,9 @@ class AdaptiveClassifier(nn.Module):
         ...     logits = model(images)
         >>> model.last.k  # experts so far
         1
+
+    It may be called from several threads: one call runs at a time, the others wait. Then take
+    logits and route from what :meth:`step` returns.
 
     Args:
         net: The classifier: images ``(N, 3, H, W)`` to logits ``(N, C)``. On its device, with its
@@ -89,7 +93,7 @@ class AdaptiveClassifier(nn.Module):
         self.batch_size = batch_size
         self.frozen = self.plan.start.frozen
         self.last: Outcome | None = None
-        """What happened to the last batch: prediction, route, number of experts."""
+        """The outcome of the last call of any thread: prediction, route, number of experts."""
         self.calibration: Calibration | None = None
         """What the router knows of the source; None if it looks at no styles."""
         if source is not None:
@@ -116,10 +120,23 @@ class AdaptiveClassifier(nn.Module):
             self.batch_size = self._source_size = source.batch_size
 
     def forward(self, images: Tensor, domain: str | None = None) -> Tensor:
-        """Logits of a batch; adapts to it unless frozen, also within ``torch.no_grad()``.
+        """Return the logits of a batch: ``step(images, domain).logits``."""
+        return self.step(images, domain).logits
 
-        The ``domain`` is the true one; only an oracle router looks at it.
+    def step(self, images: Tensor, domain: str | None = None) -> Outcome:
+        """Predict a batch, and adapt to it unless frozen, also within ``torch.no_grad()``.
+
+        Args:
+            images: A batch ``(N, 3, H, W)``.
+            domain: The true domain, which only an oracle router reads. Defaults to None.
+
+        Returns:
+            The logits, the route of the batch, and the number of experts.
         """
+        with self.pipeline.lock:
+            return self._step(images, domain)
+
+    def _step(self, images: Tensor, domain: str | None) -> Outcome:
         if self.waits_for_source:
             raise ReservoirError(
                 f"{type(self.method).__name__} or its reservoir knows no source images yet: give "
@@ -143,7 +160,7 @@ class AdaptiveClassifier(nn.Module):
             complete = len(images) >= batch_size
             self.last = self.pipeline.step(images, complete=complete, domain=domain)
         self.batch_size = batch_size
-        return self.last.logits
+        return self.last
 
     def _check_size(self, size: int) -> int:
         """Return the size of complete batches; refuse a first batch of another than the source's.
@@ -173,7 +190,8 @@ class AdaptiveClassifier(nn.Module):
         Parameters stay as they are, and so do centroids; a router that goes by the evidence of
         several batches still follows the stream.
         """
-        self.frozen = frozen
+        with self.pipeline.lock:
+            self.frozen = frozen
         return self
 
     def train(self, mode: bool = True) -> AdaptiveClassifier:
@@ -192,13 +210,23 @@ class AdaptiveClassifier(nn.Module):
 
     # The state: everything but the frozen weights is one extra entry of torch's state_dict.
 
+    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Return torch's state dict, whose extra entry is a copy, between two calls."""
+        with self.pipeline.lock:
+            return super().state_dict(*args, **options)
+
+    def load_state_dict(self, *args: Any, **options: Any) -> Any:
+        """Restore :meth:`state_dict` between two calls."""
+        with self.pipeline.lock:
+            return super().load_state_dict(*args, **options)
+
     def get_extra_state(self) -> dict[str, Any]:
         """Pipeline and calibration; plain tensors and numbers, so that safe loading works."""
         if self.waits_for_source:
             raise ReservoirError("there is no state to save: the source has not been seen yet")
         return {
             "about": self._about(),
-            "pipeline": self.pipeline.state_dict(),
+            "pipeline": snapshot(self.pipeline),
             "styles": getattr(self.calibration, "styles", None),
             "groups": getattr(self.calibration, "groups", None),
             "batch_size": self.batch_size,

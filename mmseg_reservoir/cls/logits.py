@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
 
 
 def classification_forward(net: nn.Module, images: Tensor) -> Tensor:
     """Logits ``(N, C)``, also of nets that return them inside of something."""
-    output = net(images)
+    with explain_unfit(net, images):
+        output = net(images)
     if isinstance(output, Mapping):
         output = output.get("logits")
     elif isinstance(output, (tuple, list)):

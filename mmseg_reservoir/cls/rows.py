@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ReservoirError
-from ..options import Options, choose, suggest, table
+from ..options import Options, choose, suggest, table, without_scope
 from ..presets import DEFAULT, PRESETS
 
 
@@ -31,7 +31,7 @@ def choose_row(
         with_reservoir: Put the reservoir around the method: the config's own ``reservoir`` if it
             has one, or else that of the table; a name puts another preset in its place.
     """
-    options = copy.deepcopy(dict(config))
+    options = copy.deepcopy(without_scope(config))
     rows = options.pop("rows", None) or {}
     plug_in = options.pop("with_reservoir", None) or {"preset": DEFAULT}
     method = config.get("method")

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..errors import ReservoirError, refusing
 from ..options import choose
 from .image_range import extremes
+from .model_lock import ModelLock
 from .reservoir import Reservoir
 from .route import Route
 
@@ -58,6 +59,8 @@ class AdaptationPipeline(ABC):
         self, method: AdaptationMethod, predict: Literal["before", "after"] = "before"
     ) -> None:
         self.method = method
+        self.lock = ModelLock()
+        """Held by a model that may be called from several threads; the pipeline takes no lock."""
         self.check: Check | None = None
         """Refuses the :func:`extremes` of inputs, before anything changes; None accepts all."""
         self.predict_after = choose(

@@ -29,7 +29,8 @@ def save_reservoir(
         folder: Written whole or not at all; a reservoir that is there is replaced.
         about: How the pipeline was made, as plain JSON values: ``Plan.options``. Only to be read.
     """
-    return write_folder(take(pipeline, about or {}), folder)
+    with pipeline.lock:
+        return write_folder(take(pipeline, about or {}), folder)
 
 
 def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> None:
@@ -41,7 +42,8 @@ def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> N
     """
     contents = read_folder(folder)
     try:
-        put(contents, pipeline)
+        with pipeline.lock:
+            put(contents, pipeline)
     except ReservoirError as error:
         raise ReservoirError(f"{folder}: {error}") from error
 

@@ -14,6 +14,8 @@ from ..report.runs import flatten, without_irrelevant
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Of an object in memory, which is another one in every process."""
 _SHOWN = 5
+_REPEATED = "config.randomness.seed"
+"""A config need not name the seed of its run, which is the fact ``seed``."""
 _FACTS = ("seed", "data", "stream", "options", "versions")
 
 
@@ -35,7 +37,7 @@ def run_identity(record: Mapping[str, Any], weights: str) -> dict[str, Any]:
 def check_identity(saved: Mapping[str, Any], now: Mapping[str, Any], where: object) -> None:
     """Refuse to go on with the state of another run; the message shows what differs."""
     old, new = flatten(saved), flatten(now)
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    keys = [k for k in {**old, **new} if k != _REPEATED and old.get(k) != new.get(k)]
     if not keys:
         return
     shown = "; ".join(

@@ -21,6 +21,21 @@ _logger = logging.getLogger(__name__)
 _KIND = "run"
 
 
+def saved_seed(work_dir: str | Path, resume: str) -> int | None:
+    """Return the seed of the run that ``resume`` continues; None if it begins at its start.
+
+    Args:
+        work_dir: The work directory of the run.
+        resume: ``"auto"`` or the file of a state, as for :class:`RunSaver`.
+    """
+    if resume == "auto":
+        found = StateFolder(Path(work_dir) / "state").newest()
+        header = {} if found is None else found[-1]
+    else:
+        header = read_state(resume)[1]
+    return header.get("identity", {}).get("seed")
+
+
 class RunSaver:
     """The states of one run; a context within which the work directory is this process's alone.
 

@@ -44,10 +44,15 @@ def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
     return record
 
 
+def rate_folder(lr: float) -> str:
+    """Return the name of the folder of a learning rate, in the work directory."""
+    return f"lr_{lr:g}"
+
+
 def with_learning_rate(cfg: Config, lr: float) -> Config:
     """The config with another learning rate of the method, and folders of its own."""
     one = copy.deepcopy(cfg)
-    name = f"lr_{lr:g}"
+    name = rate_folder(lr)
     one.method.optimizer.lr = lr
     one.work_dir = str(Path(cfg.work_dir) / name)
     # mmengine keeps one logger per experiment, named by the second in which it started.

@@ -9,10 +9,13 @@ import torch
 from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
 
+from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
 
 _NEEDED = ("test_cfg", "decode_head", "data_preprocessor", "postprocess_result")
-_ADVICE = (
+MASK_HEADS = ("MaskFormerHead", "Mask2FormerHead")
+"""Heads of mmseg that give no logits per pixel; without mmdet they cannot even be built."""
+ADVICE = (
     "choose a model whose decode head gives one map of class logits, as those of SegFormer, "
     "UPerNet and DeepLabV3+ do"
 )
@@ -37,6 +40,11 @@ def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
     Raises:
         ReservoirError: If the model gives anything but logits of two or more classes.
     """
+    with explain_unfit(model, inputs):
+        return _forward(model, inputs)
+
+
+def _forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
     mode = model.test_cfg.get("mode", "whole")
     if mode == "whole":
         return _logits(model(inputs, mode="tensor"), inputs)
@@ -76,7 +84,7 @@ def check_model(model: nn.Module, inputs: Tensor) -> None:
     except (AttributeError, NotImplementedError, TypeError) as error:
         raise ReservoirError(
             f"the model, {name}, cannot be run for its logits, model(inputs, mode='tensor') "
-            f"({type(error).__name__}: {error}): {_ADVICE}"
+            f"({type(error).__name__}: {error}): {ADVICE}"
         ) from error
 
 
@@ -86,12 +94,12 @@ def _logits(output: Any, inputs: Tensor) -> Tensor:
         raise ReservoirError(
             f"the model gives {_describe(output)}, no map of logits: mask classification heads "
             "such as Mask2Former's give scores of queries and their masks, no logits per pixel; "
-            f"{_ADVICE}"
+            f"{ADVICE}"
         )
     if output.ndim != 4 or len(output) != len(inputs) or not output.is_floating_point():
         raise ReservoirError(
             f"the model gives {_describe(output)} for {len(inputs)} images, no logits of shape "
-            f"(images, classes, height, width): {_ADVICE}"
+            f"(images, classes, height, width): {ADVICE}"
         )
     if output.shape[1] < 2:
         raise ReservoirError(

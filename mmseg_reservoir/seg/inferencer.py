@@ -50,6 +50,9 @@ class ReservoirInferencer:
             print(frame.name, frame.expert, frame.k, frame.labels.shape)
         inferencer.save("drive_reservoir")
 
+    It may be called from several threads: frames are prepared side by side, and the model segments
+    one at a time. The methods that change or save it wait for the frame under way.
+
     Args:
         model: A config or its file, the name of a config that comes with us, or a name in mmseg's
             model zoo: any segmentor that gives logits per pixel.
@@ -146,7 +149,7 @@ class ReservoirInferencer:
         reservoir = self.cfg.reservoir
         reservoir = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         self.cfg.reservoir = with_cityscapes_styles(reservoir)
-        self.plan.replace(reservoir=self.cfg.reservoir.to_dict())
+        self.plan.replace(reservoir=self.cfg.reservoir)
 
     def __call__(self, inputs: Any, every: int = 1) -> Iterator[FrameResult]:
         """Segment frames in their order, and adapt to each of them.
@@ -162,9 +165,7 @@ class ReservoirInferencer:
     @torch.no_grad()
     def segment(self, frame: InputFrame) -> FrameResult:
         """Segment one frame, and adapt to it."""
-        data = self._transform({"img": frame.image})
-        data["data_samples"].set_metainfo({"img_path": frame.name})
-        data = pseudo_collate([data])
+        data = self._transformed(frame)
         if not self._is_checked:
             self._check(frame, self.model.data_preprocessor(data, False)["inputs"])
         sample = self.model.test_step(data)[0]
@@ -182,6 +183,12 @@ class ReservoirInferencer:
             seconds=sample.adaptation_seconds,
         )
 
+    def _transformed(self, frame: InputFrame) -> dict[str, Any]:
+        """Return a frame as a batch of the test pipeline."""
+        data = self._transform({"img": frame.image})
+        data["data_samples"].set_metainfo({"img_path": frame.name})
+        return pseudo_collate([data])
+
     def _check(self, frame: InputFrame, inputs: torch.Tensor) -> None:
         """At the first frame: can this model be adapted to frames of this size?"""
         if self._by_shipped_styles:
@@ -193,17 +200,20 @@ class ReservoirInferencer:
                         "that come with us cannot be compared with theirs: give "
                         "source_images=dict(data_root=FOLDER) (--source-images FOLDER)"
                     )
-        check_model(self.model.segmentor, inputs)
+        with self.model.pipeline.lock:
+            check_model(self.model.segmentor, inputs)
         self._is_checked = True
 
     def freeze(self, frozen: bool = True) -> ReservoirInferencer:
         """Stop adapting (or go on); frames are still routed to the experts that there are."""
-        self.model.frozen = frozen
+        with self.model.pipeline.lock:
+            self.model.frozen = frozen
         return self
 
     def reset(self, expert: int) -> ReservoirInferencer:
         """Let an expert begin anew, from the source."""
-        self.model.pipeline.reset_expert(expert)
+        with self.model.pipeline.lock:
+            self.model.pipeline.reset_expert(expert)
         return self
 
     def expert_state(self, expert: int) -> dict[str, Any]:

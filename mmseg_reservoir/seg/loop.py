@@ -15,7 +15,7 @@ from mmengine.runner import Runner, TestLoop
 from torch.utils.data import DataLoader
 
 from ..errors import ReservoirError
-from ..options import check_options
+from ..options import check_options, without_scope
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .beside_stream import scores_beside
 from .frame_clock import FrameClock
@@ -109,7 +109,7 @@ class RecurringTestLoop(TestLoop):
     @staticmethod
     def check(options: Mapping[str, Any]) -> None:
         """Refuse options of ``test_cfg`` that cannot be meant."""
-        given = ("runner", "dataloader", "evaluator")
+        options, given = without_scope(options), ("runner", "dataloader", "evaluator")
         check_options(RecurringTestLoop, options, "test_cfg", given)
         domains, rounds = options.get("domains", ("fog",)), options.get("rounds", 1)
         if rounds < 1 or not domains:

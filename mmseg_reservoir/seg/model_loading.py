@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,11 @@ from mmseg.registry import DATASETS
 from torch import nn
 
 from ..checkpoint_files import find_weights
-from ..command_line import find_config
+from ..command_line import find_config, read_file
 from ..errors import ReservoirError
 from ..files import shipped
 from .checkpoint import check_compatible, load, read_checkpoints_safely
+from .forward import ADVICE, MASK_HEADS
 from .model_zoo import find_in_zoo
 
 _logger = logging.getLogger(__name__)
@@ -39,12 +42,12 @@ def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config,
     if isinstance(model, Config):
         cfg = model.copy()
     elif Path(model).suffix == ".py" or Path(model).is_file():
-        cfg = Config.fromfile(find_config(model))
+        cfg = read_file(find_config(model))
     elif (shipped("configs") / f"{model}.py").is_file():
-        cfg = Config.fromfile(find_config(f"{model}.py"))
+        cfg = read_file(find_config(f"{model}.py"))
     else:
         path, known = find_in_zoo(str(model))
-        cfg = Config.fromfile(path)
+        cfg = read_file(path)
     if "model" not in cfg:
         raise ReservoirError(f"{model} has no model: name a config of a segmentor")
     weights = weights or known or cfg.get("load_from")
@@ -68,6 +71,31 @@ def _with_test_data(cfg: Config) -> Config:
     return cfg
 
 
+def check_packages(options: Any) -> None:
+    """Refuse a model whose parts are of an MM package that is not installed.
+
+    Args:
+        options: The config of the model, or of a part of it.
+    """
+    if isinstance(options, (list, tuple)):
+        options = dict(enumerate(options))
+    if not isinstance(options, Mapping):
+        return
+    kind = options.get("type")
+    scope, dot, _ = kind.partition(".") if isinstance(kind, str) else ("", "", "")
+    if kind in MASK_HEADS and importlib.util.find_spec("mmdet") is None:
+        raise ReservoirError(
+            f"the model's {kind} needs mmdet, which is not installed (pip install mmdet). But it "
+            f"gives scores of queries and their masks, which adaptation cannot use: {ADVICE}"
+        )
+    if dot and scope.startswith("mm") and importlib.util.find_spec(scope) is None:
+        raise ReservoirError(
+            f"the model's {kind} needs {scope}, which is not installed: pip install {scope}"
+        )
+    for part in options.values():
+        check_packages(part)
+
+
 def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Module:
     """The segmentor with its weights, in evaluation mode; ``dataset_meta`` tells its classes.
 
@@ -75,6 +103,7 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
     """
     init_default_scope(cfg.get("default_scope") or "mmseg")
     read_checkpoints_safely()
+    check_packages(cfg.model)
     options = copy.deepcopy(cfg.model)  # mmseg reads some of them by attribute
     # The weights follow: none of a backbone alone have to be downloaded before.
     options.pop("pretrained", None)

@@ -74,8 +74,11 @@ def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, 
         raise ReservoirError(f"test_cfg.{option} must be a list of domains, got {domains!r}")
     named: dict[str, str | Mapping] = {}
     for domain in domains:
-        name = domain if isinstance(domain, str) else domain.get("name")
-        if name is None or name in named:
-            raise ReservoirError(f"each domain needs a name of its own: {domains}")
+        name = domain.get("name") if isinstance(domain, Mapping) else domain
+        if not isinstance(name, str) or not name or name in named:
+            raise ReservoirError(
+                f"each domain of test_cfg.{option} needs a name of its own, got {domains!r}: write "
+                '"fog", or dict(name="fog", ...)'
+            )
         named[name] = domain
     return named

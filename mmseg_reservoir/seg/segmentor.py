@@ -40,6 +40,8 @@ class AdaptiveSegmentor(BaseModel):
     treated: ``"adapted"``, ``"rested"`` (in time, but only predicted), ``"answered"`` or
     ``"dropped"`` (both missed).
 
+    Threads that share it are served one at a time.
+
     Its name is registered in mmengine, so that a subclass of one's own can take its place; model
     and pipeline come ready made, since both need loaded weights.
 
@@ -76,7 +78,8 @@ class AdaptiveSegmentor(BaseModel):
         if mode != "predict":
             return self.segmentor(inputs, data_samples, mode=mode)
         try:
-            return self._adapt_and_describe(inputs, data_samples)
+            with self.pipeline.lock:
+                return self._adapt_and_describe(inputs, data_samples)
         except NotFiniteError:
             _name_broken_image(inputs, data_samples)
             raise
@@ -167,7 +170,8 @@ class AdaptiveSegmentor(BaseModel):
         """What the source model says of the first image of a batch: labels ``(H, W)``."""
         data = self.data_preprocessor(data, False)
         samples = [sample.clone() for sample in data["data_samples"]]
-        logits = self.pipeline.predict_source(data["inputs"])
+        with self.pipeline.lock:
+            logits = self.pipeline.predict_source(data["inputs"])
         return self._to_samples(logits, samples)[0].pred_sem_seg.data[0]
 
     def _to_samples(self, logits: Tensor, data_samples: list) -> list:

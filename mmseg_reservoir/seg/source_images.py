@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from ..build import Workplace
 from ..core.image_range import ImageRange
 from ..errors import ReservoirError
-from ..options import Options, check_options
+from ..options import Options, check_options, without_scope
 from .bad_images import check_sizes
 from .datasets import UnlabelledImages, check_count, without_labels
-from .forward import segmentation_forward
+from .forward import check_model, segmentation_forward
 from .frames import IMAGE_SUFFIXES
 
 
@@ -47,11 +47,13 @@ class ConfigSource:
     def __init__(self, cfg: Config, model: nn.Module) -> None:
         self.cfg, self.model = cfg, model
         self.batch_size: int = cfg.test_dataloader.batch_size
+        self._is_checked = False
 
     @staticmethod
     def check(options: Options | None) -> None:
         """Refuse options that name no images."""
         if options:
+            options = without_scope(options)
             check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
             check_count(options.get("num_images"))
 
@@ -63,7 +65,7 @@ class ConfigSource:
     @cached_property
     def dataset(self) -> UnlabelledImages:
         """The images, one by one."""
-        options = self.cfg.get("source_images")
+        options = without_scope(self.cfg.get("source_images"))
         if not self.is_named:
             raise ReservoirError(
                 "source images are needed: set source_images=dict(data_root=...) to a folder of "
@@ -80,7 +82,11 @@ class ConfigSource:
         hidden = not get_console().is_terminal  # where a bar that goes away leaves an empty line
         for data in track(loader, "Reading source images", transient=True, disable=hidden):
             check_sizes(data["inputs"])
-            yield self.model.data_preprocessor(data, False)["inputs"]
+            inputs = self.model.data_preprocessor(data, False)["inputs"]
+            if not self._is_checked:  # before anything is computed of the source images
+                check_model(self.model, inputs[:1])
+                self._is_checked = True
+            yield inputs
 
     def identity(self) -> dict[str, Any]:
         """Everything that the batches depend on, so that a calibration need not be repeated."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoint_files import read_weights
+from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
 from ..files import shipped
 from ..options import choose, register
@@ -215,13 +216,14 @@ class StyleEncoder(Encoder):
             # All that follows is faster where the channels of a pixel lie side by side.
             x = x.contiguous(memory_format=torch.channels_last)
             measured = []
-            for index, layer in enumerate(self.features):
-                # New memory for as many numbers would take longer than the ReLU itself.
-                x = x.relu_() if isinstance(layer, nn.ReLU) else layer(x)
-                if index in self.taps:
-                    value = measure(x)
-                    # A statistic of one's own may be a view of what ReLU is about to change.
-                    measured.append(value.clone() if isinstance(value, Tensor) else value)
+            with explain_unfit(self, x):
+                for index, layer in enumerate(self.features):
+                    # New memory for as many numbers would take longer than the ReLU itself.
+                    x = x.relu_() if isinstance(layer, nn.ReLU) else layer(x)
+                    if index in self.taps:
+                        value = measure(x)
+                        # A statistic of one's own may be a view of what ReLU is about to change.
+                        measured.append(value.clone() if isinstance(value, Tensor) else value)
         return measured
 
 

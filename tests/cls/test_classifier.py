@@ -1,8 +1,10 @@
 import copy
 import doctest
 import io
+import pickle
 import subprocess
 import sys
+import threading
 from functools import partial
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from elsewhere import sent
 from host_reads import HostReads
 from nested import same
+from threads import call_from_threads, record_order
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -486,3 +489,80 @@ def test_the_style_may_come_from_the_nets_own_layers():
         experts.append(model.last.route.index)
     assert experts == [1, 1, 0, 0, 1, 1, 0, 0]
     assert model.calibration.groups == [8]
+
+
+MANY = [images for seed in (3, 4) for scale in (1, 0.1) for images in batches(seed, 6, scale)]
+
+
+@pytest.mark.parametrize("method", ["tent", EATA])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_threads_get_the_answers_of_a_serial_run(method, frozen):
+    model, serial = (adaptive(method, reservoir=SEEDED, source=SOURCE) for _ in range(2))
+    for images in STREAM[:4]:  # two experts
+        model(images)
+        serial(images)
+    model.freeze(frozen)
+    serial.freeze(frozen)
+    order = record_order(model.pipeline, "infer" if frozen else "step")
+    answers = call_from_threads(model.step, MANY)
+    assert len(order) == len(MANY)
+    assert {answer.route.index for answer in answers} == {0, 1}
+    for images in order:
+        (answer,) = [answers[i] for i, one in enumerate(MANY) if one is images]
+        expected = serial.step(images)
+        assert answer.route.index == expected.route.index
+        assert torch.equal(answer.logits, expected.logits)
+    assert same(model.get_extra_state(), serial.get_extra_state())
+
+
+def test_a_call_under_way_is_waited_for():
+    model = adaptive(source=SOURCE)
+    calls = [model.freeze, model.state_dict, lambda: model.load_state_dict(state)]
+    calls += [lambda: model(DARK[0]), lambda: model.step(DARK[0])]
+    model(DARK[0])
+    state = copy.deepcopy(model.state_dict())
+    for call in calls:
+        thread = threading.Thread(target=call)
+        with model.pipeline.lock:
+            thread.start()
+            thread.join(0.05)
+            assert thread.is_alive()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_saved_state_is_not_changed_by_later_calls():
+    model = adaptive(EATA, reservoir=DEFAULT, source=SOURCE)
+    for images in LONG[:6]:
+        model(images)
+    saved = model.get_extra_state()
+    before = copy.deepcopy(saved)
+    for images in LONG[:6]:
+        model(images)
+    assert same(saved, before)
+
+
+def test_a_step_returns_the_route_and_a_call_the_logits():
+    model, other = (adaptive(reservoir=SEEDED, source=SOURCE) for _ in range(2))
+    outcome = model.step(DARK[0])
+    assert (outcome.route.index, outcome.k) == (1, 2)
+    assert model.last is outcome
+    assert torch.equal(other(DARK[0]), outcome.logits)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_it_can_still_be_copied_as_a_whole(copied):
+    model = adaptive(reservoir=SEEDED, source=SOURCE)
+    other = copied(model)
+    assert same(other.get_extra_state(), model.get_extra_state())
+    assert other.pipeline.lock is not model.pipeline.lock
+
+
+def test_images_that_the_net_cannot_take_are_explained():
+    half = make_net().to(torch.bfloat16)
+    with pytest.raises(ReservoirError, match="parameters of bfloat16 and got images of"):
+        AdaptiveClassifier(half, "eata", source=SOURCE)
+    model = adaptive(reservoir=SEEDED, source=SOURCE)
+    with pytest.raises(ReservoirError, match="images of 1x1 pixels are too small"):
+        model(torch.rand(8, 3, 1, 1))
+    assert model(DARK[0]).shape == (8, 4)

@@ -3,11 +3,12 @@
 import random
 
 import pytest
-from killed_runs import Kill, outcome, output, run
+from killed_runs import CLOCKS, ROOT, Kill, outcome, output, run
 from nested import same
 from stream_run import TINY
 
 from mmseg_reservoir.minicity import make_counts, write_dataset
+from mmseg_reservoir.resume import saved_seed
 
 DIGITS = TINY.parent / "cls" / "digits_convnet.py"
 CALIBRATION = Kill("mmseg_reservoir.style.vgg:StyleEncoder.forward", call=5)
@@ -27,7 +28,7 @@ SEGMENTATION = [
 CLASSIFICATION = [
     CALIBRATION,
     Kill("mmseg_reservoir.cls.stream_tester:StreamTest._step", call=9),  # the first of round 2
-    Kill("mmseg_reservoir.cls.classifier:AdaptiveClassifier.forward", call=3),
+    Kill("mmseg_reservoir.cls.classifier:AdaptiveClassifier.step", call=3),
     UNNAMED,
     UNMARKED,
 ]
@@ -82,11 +83,29 @@ def classification(method, preset):
     return [*words, "--cfg-options", *options]
 
 
+def test_the_docs_list_all_that_differs():
+    text = (ROOT / "docs" / "resume.md").read_text(encoding="utf-8")
+    assert [clock for clock in CLOCKS if f"`{clock}`" not in text] == []
+
+
 def test_a_killed_segmentation_run(tmp_path, minicity):
     # Three frames of a condition are too few for a domain.
     learns = {"reservoir.pipeline.source": "adapt"}
     words = segmentation(tmp_path, minicity, "segformer-tiny_tent_robust.py", **learns)
     compare_killed("test_tta", words, tmp_path, [Kill(STEP, call=3)])
+
+
+def test_a_killed_run_whose_config_names_no_seed(tmp_path, minicity):
+    words = segmentation(tmp_path, minicity, "segformer-tiny_tent.py", **{"test_cfg.rounds": 1})
+    config = tmp_path / "config.py"
+    config.write_text(config.read_text() + "randomness = dict(_delete_=True)\n")
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    kill = Kill("mmseg_reservoir.seg.segmentor:AdaptiveSegmentor.test_step", call=4)
+    assert run("test_tta", words, broken, kill) == -9
+    seed = saved_seed(broken / "w", "auto")
+    assert run("test_tta", [*words, "--resume"], broken) == 0, output(broken)
+    assert run("test_tta", [*words, f"--seed={seed}"], whole) == 0, output(whole)
+    assert outcome(broken)[0] == outcome(whole)[0]
 
 
 @pytest.mark.parametrize("missed", ["answer", pytest.param("drop", marks=pytest.mark.slow)])

@@ -22,6 +22,12 @@ def test_places_and_what_only_shows_do_not_matter():
     check_identity(identity(), identity(config=moved), "a")
 
 
+def test_a_seed_counts_once_wherever_it_comes_from():
+    one, other = (identity(config={"randomness": r}) for r in ({"seed": 3}, {}))
+    check_identity(one, other, "a")
+    check_identity(other, one, "a")
+
+
 def test_objects_are_compared_by_name_not_by_address():
     one, other = (identity(options={"method": object()}) for _ in range(2))
     check_identity(one, other, "a")

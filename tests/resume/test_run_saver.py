@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.resume import RunSaver
+from mmseg_reservoir.resume import RunSaver, saved_seed
 from mmseg_reservoir.state_files import write_state
 
 IDENTITY = {"config": {"method": "tent"}}
@@ -207,3 +207,12 @@ def test_options(tmp_path):
     for wrong in (dict(minutes=0.0), dict(images=0)):
         with pytest.raises(ReservoirError, match="every so many minutes"):
             RunSaver(tmp_path, **wrong)
+
+
+def test_the_seed_of_the_run_to_resume(tmp_path):
+    assert saved_seed(tmp_path, "auto") is None
+    with RunSaver(tmp_path) as saver:
+        saver.begin({**IDENTITY, "seed": 5})
+        saver.save(0, dict)
+    assert saved_seed(tmp_path, "auto") == 5
+    assert saved_seed(tmp_path / "elsewhere", str(saver.states.files()[0])) == 5

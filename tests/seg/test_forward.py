@@ -233,3 +233,9 @@ def test_the_check_keeps_no_graph_and_changes_nothing(tiny_model):
     before = tiny_model.state_dict()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_images_that_are_too_small_are_refused(tiny_model):
+    for run in (segmentation_forward, check_model):
+        with pytest.raises(ReservoirError, match="images of 1x1 pixels are too small for Encoder"):
+            run(tiny_model, INPUTS[..., :1, :1])

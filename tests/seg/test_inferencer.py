@@ -1,6 +1,8 @@
+import copy
 import os
 import resource
 import sys
+import threading
 from pathlib import Path
 
 import cv2
@@ -8,12 +10,16 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmseg.registry import MODELS
 from plan_count import count_plans
 from stream_run import TINY, run
+from threads import call_from_threads, record_order
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import shipped
 from mmseg_reservoir.seg import ReservoirInferencer
+from mmseg_reservoir.seg.frame_source import InputFrame
+from mmseg_reservoir.style import StyleEncoder
 from tools import test_tta
 
 WEIGHTS = shipped("checkpoints/segformer_tiny_minicity.safetensors")
@@ -191,6 +197,65 @@ def test_other_classes_ask_for_source_images(tmp_path, tiny_model):
 def test_mistakes_are_explained(options, message):
     with pytest.raises(ReservoirError, match=message):
         ReservoirInferencer(TENT, **options)
+
+
+def test_a_model_without_logits_is_refused_before_it_is_calibrated(minicity, tmp_path, monkeypatch):
+    cfg = model_alone()
+    points = dict(type="PointHead", in_channels=[32], in_index=[0], channels=8, num_classes=19)
+    points |= dict(norm_cfg=None, align_corners=False)
+    cfg.model.decode_head = [cfg.model.decode_head, points]
+    cfg.model.update(type="CascadeEncoderDecoder", num_stages=2)
+    torch.save(MODELS.build(copy.deepcopy(cfg.model)).state_dict(), tmp_path / "weights.pth")
+    styles = []
+    monkeypatch.setattr(StyleEncoder, "forward", lambda self, images: styles.append(images))
+    with pytest.raises(ReservoirError, match="CascadeEncoderDecoder, cannot be run for"):
+        ReservoirInferencer(cfg, tmp_path / "weights.pth", source_images=source(minicity))
+    assert styles == []
+
+
+@pytest.fixture(scope="module")
+def pair(minicity, tmp_path_factory):
+    """Two equal inferencers that see little, and frames of two styles."""
+    folder = tmp_path_factory.mktemp("pair")
+    pair = [make(minicity, folder, size=(64, 32)) for _ in range(2)]
+    draw = np.random.default_rng(0)
+    pictures = [draw.integers(0, 250 if i % 2 else 40, (32, 64, 3), np.uint8) for i in range(16)]
+    frames = [InputFrame(str(i), i, picture) for i, picture in enumerate(pictures)]
+    return *pair, frames
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_threads_get_the_answers_of_a_serial_run(pair, frozen):
+    model, serial, frames = pair
+    for one in (model, serial):
+        one.freeze(frozen)
+        one.segment(frames[0])
+    order = record_order(model.model.pipeline, "infer" if frozen else "step")
+    answers = call_from_threads(model.segment, frames)
+    inputs = [serial.model.data_preprocessor(serial._transformed(f), False) for f in frames]
+    assert len(order) == len(frames)
+    for tensor in order:
+        (index,) = [i for i, one in enumerate(inputs) if torch.equal(one["inputs"], tensor)]
+        expected = serial.segment(frames[index])
+        assert (answers[index].expert, answers[index].k) == (expected.expert, expected.k)
+        np.testing.assert_array_equal(answers[index].labels, expected.labels)
+        np.testing.assert_array_equal(answers[index].confidence, expected.confidence)
+    assert torch.equal(experts(model), experts(serial))
+
+
+def test_what_changes_or_saves_it_waits_for_the_frame_under_way(pair, tmp_path):
+    model, _, frames = pair
+    folder = model.save(tmp_path / "saved")
+    calls = [model.freeze, lambda: model.reset(0), lambda: model.save(folder)]
+    calls += [lambda: model.load(folder), lambda: model.segment(frames[0])]
+    for call in calls:
+        thread = threading.Thread(target=call)
+        with model.model.pipeline.lock:
+            thread.start()
+            thread.join(0.1)
+            assert thread.is_alive()
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 @pytest.mark.slow

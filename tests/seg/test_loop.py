@@ -173,7 +173,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=[]), "need 1 or more rounds and domains"),
         (dict(domains="fog"), "must be a list of domains, got 'fog'"),
         (dict(domains=3), "must be a list of domains, got 3"),
-        (dict(domains=["fog", "fog"]), "each domain needs a name of its own"),
+        (dict(domains=["fog", "fog"]), "each domain of test_cfg.domains needs a name of its own"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(frame_rate="fast"), "test_cfg.frame_rate must be of type float, got 'fast'"),

@@ -1,3 +1,5 @@
+import importlib.util
+
 import pytest
 import torch
 from mmengine.config import Config
@@ -7,7 +9,12 @@ from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.files import shipped
-from mmseg_reservoir.seg.model_loading import find_model, is_cityscapes, load_model
+from mmseg_reservoir.seg.model_loading import (
+    check_packages,
+    find_model,
+    is_cityscapes,
+    load_model,
+)
 
 WEIGHTS = str(shipped("checkpoints/segformer_tiny_minicity.safetensors"))
 
@@ -87,3 +94,25 @@ def test_the_model_has_its_weights_and_no_synchronised_norm(tiny_model, tmp_path
     assert not any(isinstance(module, nn.SyncBatchNorm) for module in model.modules())
     for name, tensor in tiny_model.state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("mask2former_r50_8xb2-90k_cityscapes-512x1024", "mmdet"),
+        ("maskformer_r50-d32_8xb2-160k_ade20k-512x512", "mmdet"),
+        ("convnext-tiny_upernet_8xb2-amp-160k_ade20k-512x512", "mmpretrain"),
+    ],
+)
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) for name in ("mmdet", "mmpretrain")), reason="both are here"
+)
+def test_models_of_the_zoo_name_the_package_that_they_need(name, package):
+    with pytest.raises(ReservoirError, match=f"pip install {package}"):
+        load_model(find_model(name, "weights.pth")[0], "weights.pth", "cpu")
+
+
+def test_parts_of_packages_that_are_installed_are_accepted():
+    check_packages(dict(type="EncoderDecoder", heads=[dict(type="mmseg.FCNHead"), dict(a=1)]))
+    with pytest.raises(ReservoirError, match="Head needs mmnone"):
+        check_packages(dict(heads=[dict(type="mmnone.Head")]))

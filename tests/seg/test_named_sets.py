@@ -7,7 +7,7 @@ from PIL import Image
 from mmseg_reservoir.check.survey import list_files
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg.named_sets import NAMED_SETS, dataset_of
+from mmseg_reservoir.seg.named_sets import NAMED_SETS, dataset_of, domains_by_name
 
 PIPELINE = [
     dict(type="LoadImageFromFile"),
@@ -89,3 +89,9 @@ def test_names_conditions_and_changes():
     assert zurich == {**NAMED_SETS["dark_zurich"], "pipeline": PIPELINE}
     with pytest.raises(ReservoirError, match=r"no set 'bdd10k'.*bdd100k"):
         dataset_of(dict(name="n", set="bdd10k"), usual)
+
+
+@pytest.mark.parametrize("domain", [1, None, "", ["fog"], {"name": 1}, {"data_root": "x"}])
+def test_a_domain_without_a_name_is_refused(domain):
+    with pytest.raises(ReservoirError, match=r"each domain of test_cfg.domains needs a name"):
+        domains_by_name(["fog", domain], "domains")

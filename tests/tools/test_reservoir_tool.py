@@ -49,10 +49,41 @@ def test_inspect_merge_and_prune(cameras, tmp_path, capsys):
     assert call("prune", tmp_path / "both", "--experts", 1, 3, "-o", tmp_path / "few") == 0
     assert "removed: 1, 3; 2 experts are in" in capsys.readouterr().out
     assert [e.tally.images for e in read_folder(tmp_path / "few").experts] == [0, 24]
-    assert call("prune", tmp_path / "both", "--least", 1, "-o", tmp_path / "few") == 0
+    few = ["-o", tmp_path / "few", "--overwrite"]
+    assert call("prune", tmp_path / "both", "--least", 1, *few) == 0
     assert [e.tally.images for e in read_folder(tmp_path / "few").experts] == [0, 24, 12]
-    assert call("prune", tmp_path / "both", "--unused", "-o", tmp_path / "few") == 0
+    assert call("prune", tmp_path / "both", "--unused", *few) == 0
     assert "removed: none; 4 experts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["merge", "prune", "export"])
+def test_nothing_is_replaced_without_being_asked_for(cameras, tmp_path, capsys, command):
+    out = save_reservoir(make_pipeline("oracle"), tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    words = {
+        "merge": ["merge", *cameras],
+        "prune": ["prune", cameras[0], "--unused"],
+        "export": ["export", cameras[0], 1, "--checkpoint", "model.pth"],
+    }
+    assert "exists: add --overwrite" in fail(capsys, *words[command], "-o", out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_reservoir_is_not_merged_with_itself(cameras, tmp_path, capsys):
+    same = cameras[0].parent / "." / cameras[0].name
+    out = ["-o", tmp_path / "out"]
+    assert "is named twice" in fail(capsys, "merge", cameras[0], same, *out)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_work_directory_stands_for_its_reservoir(tmp_path, capsys):
+    folder = save_reservoir(make_pipeline("oracle"), tmp_path / "reservoir")
+    assert call("inspect", tmp_path) == 0
+    by_work_dir = capsys.readouterr().out
+    assert call("inspect", folder) == 0
+    assert capsys.readouterr().out == by_work_dir
+    assert call("prune", tmp_path, "--unused", "-o", tmp_path / "few") == 0
+    assert "named twice" in fail(capsys, "merge", tmp_path, folder, "-o", tmp_path / "both")
 
 
 def test_mistakes_end_in_one_line(cameras, tmp_path, capsys):

@@ -133,13 +133,13 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
     Parts of the reservoir that are ready made, by the names of their options, take the place of
     what the config says.
     """
-    options = {key: _plain(cfg.get(key)) for key in CONFIG_KEYS if cfg.get(key) is not None}
+    options = {key: cfg[key] for key in CONFIG_KEYS if cfg.get(key) is not None}
     ready = {name: part for name, part in (ready or {}).items() if part is not None}
     if ready:
         reservoir = options.get("reservoir") or {}
         preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         options["reservoir"] = {**preset, **ready}
-    ConfigSource.check(_plain(cfg.get("source_images")))
+    ConfigSource.check(cfg.get("source_images"))
     return Plan(SEGMENTATION, **options, seed=seed)
 
 
@@ -153,7 +153,3 @@ def _first_inputs(runner: Runner, model: nn.Module) -> Tensor:
         raise ReservoirError("no image of the first domain can be used: check its data_root")
     data = pseudo_collate([usable])
     return model.data_preprocessor(data, False)["inputs"]
-
-
-def _plain(value: Any) -> Any:
-    return value.to_dict() if hasattr(value, "to_dict") else value
