@@ -16,6 +16,7 @@ from mmengine.config import Config, DictAction
 from .errors import ReservoirError
 from .files import shipped
 from .options import suggest
+from .stop_signals import StopSignals, stop_code
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
@@ -167,19 +168,24 @@ def find_config(path: str | Path) -> Path:
 
 
 def end_in_one_line(main: Callable[[], int | None]) -> int:
-    """Run; mistakes of the user end in one line and exit code 2, Ctrl-C in two lines and 130.
+    """Run; a user's mistake ends in one line and exit code 2, a signal in two lines.
 
-    Else the exit code is what ``main`` returns, 0 if that is nothing.
+    Ctrl-C has the exit code 130, SIGTERM 143. Else it is what ``main`` returns, 0 for nothing.
     """
+    signals = StopSignals(at_once=True)
     try:
-        return main() or 0
+        with signals:
+            return main() or 0
     except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as error:
+        code = 128 + signals.caught if signals.caught else stop_code(error)
+        if code is None:  # the exit of a parser
+            raise
         print("\ninterrupted: the run is not finished", file=sys.stderr)
         print("what was written so far is in its work directory", file=sys.stderr)
-        return 130
+        return code
 
 
 def one_line(error: Exception) -> str:
