@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..live.station import LiveFrame
@@ -17,6 +17,7 @@ class WatchedStream:
         inferencer: What makes the frames, and is paused, reset and saved.
         frames: Its results.
         writer: What has written them, and has their overlays.
+        wake: Ends the wait for a frame. Defaults to nothing, for frames that always come.
     """
 
     def __init__(
@@ -24,16 +25,22 @@ class WatchedStream:
         inferencer: ReservoirInferencer,
         frames: Iterable[FrameResult],
         writer: FrameWriter,
+        wake: Callable[[], object] = lambda: None,
     ) -> None:
         self.inferencer = inferencer
         self.frames = frames
         self.writer = writer
+        self.wake = wake
 
     def __iter__(self) -> Iterator[LiveFrame]:
         """Give the frames in their order."""
         for frame in self.frames:
             place = {"expert": frame.expert, "k": frame.k, "opened": frame.opened}
             yield LiveFrame(frame.image, self.writer.overlay(frame), **place)
+
+    def stop(self) -> None:
+        """Give no other frame than the one that is under way."""
+        self.wake()
 
     def pause(self, paused: bool) -> None:
         """Stop adapting, or go on."""

@@ -73,8 +73,11 @@ def test_an_overlay_is_drawn_once_for_files_and_page(tmp_path, monkeypatch, show
 
 def test_what_a_viewer_asks_for_is_done_by_the_inferencer():
     inferencer = Inferencer()
-    stream = WatchedStream(inferencer, [], None)
+    woken = []
+    stream = WatchedStream(inferencer, [], None, lambda: woken.append(True))
     stream.pause(True)
     stream.reset(3)
     stream.save(Path("there"))
+    stream.stop()
+    assert woken == [True]
     assert inferencer.asked == [("freeze", True), ("reset", 3), ("save", Path("there"))]
