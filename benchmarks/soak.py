@@ -17,7 +17,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -68,10 +68,10 @@ def stream(steps: int, seed: int = 0) -> Iterator[Tensor]:
         yield images.clamp(0, 1)
 
 
-def resident() -> float:
-    """Megabytes of memory that the process holds now, where the system tells; else NaN."""
+def resident(process: int | str = "self") -> float:
+    """Megabytes of memory that a process holds now, where the system tells; else NaN."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     except OSError:
         return math.nan
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -110,18 +110,25 @@ def growth(notes: Sequence[Note], name: str) -> float:
     """
     fifth = max(1, len(notes) // 5)
     values = [note[name] for note in notes]
-    return mean(values[-fifth:]) / mean(values[fifth : 2 * fifth])
+    before, end = mean(values[fifth : 2 * fifth]), mean(values[-fifth:])
+    return end / before if before else math.inf
 
 
-def plot(notes: Sequence[Note], file: Path) -> None:
-    """Experts, state and memory over the steps."""
+PANELS = {"k": "experts K", "state_kb": "saved state (KB)", "memory_mb": "memory (MB)"}
+
+
+def plot(
+    notes: Sequence[Note], file: Path, panels: Mapping[str, str] = PANELS, xlabel: str = "step"
+) -> None:
+    """Draw some of the noted values over the steps, three in a row."""
     from matplotlib.figure import Figure
 
-    panels = {"k": "experts K", "state_kb": "saved state (KB)", "memory_mb": "memory (MB)"}
-    figure = Figure(figsize=(9, 2.6), layout="constrained")
-    for axes, (name, title) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+    rows = math.ceil(len(panels) / 3)
+    figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
+    places = figure.subplots(rows, 3).flat
+    for axes, (name, title) in zip(places, panels.items(), strict=True):
         axes.plot([note["step"] for note in notes], [note[name] for note in notes])
-        axes.set(title=title, xlabel="step", ylim=(0, 1.15 * max(note[name] for note in notes)))
+        axes.set(title=title, xlabel=xlabel, ylim=(0, 1.15 * max(note[name] for note in notes)))
         axes.grid(alpha=0.3)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import ReservoirError
 from .files import remedy, shipped
 from .options import suggest
+from .stop_signals import StopSignals, stop_code
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -266,22 +267,26 @@ def ignore_third_party_warnings() -> None:
 
 
 def end_in_one_line(main: Callable[[], int | None]) -> int:
-    """Run; mistakes of the user end in one line and exit code 2, Ctrl-C in two lines and 130.
+    """Run; a user's mistake ends in one line and exit code 2, a signal in two lines.
 
-    Else the exit code is what ``main`` returns, 0 if that is nothing.
+    Ctrl-C has the exit code 130, SIGTERM 143. Else it is what ``main`` returns, 0 for nothing.
     """
+    signals = StopSignals(at_once=True)
     try:
-        with warnings.catch_warnings():
+        with signals, warnings.catch_warnings():
             ignore_third_party_warnings()
             return main() or 0
     except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
         todo = "" if isinstance(error, ReservoirError) else f": {remedy(error)}"
         print(f"error: {one_line(error)}{todo}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as error:
+        code = 128 + signals.caught if signals.caught else stop_code(error)
+        if code is None:  # the exit of a parser
+            raise
         print("\ninterrupted: the run is not finished", file=sys.stderr)
         print("what was written so far is in its work directory", file=sys.stderr)
-        return 130
+        return code
 
 
 def one_line(error: Exception) -> str:

@@ -45,6 +45,9 @@ class StepStream:
                 return
             yield frame
 
+    def stop(self) -> None:
+        self.end()
+
     def pause(self, paused: bool) -> None:
         self.asked.append(("pause", paused))
 

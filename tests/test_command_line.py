@@ -1,4 +1,5 @@
 import argparse
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -144,6 +145,30 @@ def test_an_interruption_ends_in_two_lines(capsys):
         "interrupted: the run is not finished",
         "what was written so far is in its work directory",
     ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_sigterm_ends_as_ctrl_c_does(turned, capsys):
+    cleaned = []
+
+    def run():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            if turned:  # as Ray does
+                raise SystemExit(1) from None
+            raise
+        finally:
+            cleaned.append(True)
+
+    assert end_in_one_line(run) == 143
+    assert capsys.readouterr().err.strip().startswith("interrupted: the run is not finished")
+    assert cleaned == [True]
+
+
+def test_the_exit_of_a_parser_is_none_of_a_signal():
+    with pytest.raises(SystemExit, match="2"):
+        end_in_one_line(lambda: sys.exit(2))
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,19 @@
 python tools/adapt.py                  a drive through MiniCity, made on the spot
 python tools/adapt.py drive.mp4 --model segformer_mit-b0_8xb1-160k_cityscapes-1024x1024
 python tools/adapt.py frames/ --model CONFIG --weights FILE --start-from yesterday/reservoir
-python tools/adapt.py 0 --model NAME   the camera; Ctrl-C ends it well
+python tools/adapt.py 0 --model NAME   the camera; Ctrl-C or SIGTERM ends it well
+python tools/adapt.py drive.mp4 --model NAME --resume    continues what was killed
 """
 
 from __future__ import annotations
 
 import argparse
+import socket
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing, nullcontext
+from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +23,11 @@ from mmseg_reservoir.command_line import KeyValue, end_in_one_line, image_size, 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.progress import StreamProgress
 from mmseg_reservoir.report.timeline import timeline
+from mmseg_reservoir.stop_signals import StopSignals
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
-    from mmseg_reservoir.seg.frame_source import FrameSource
-    from mmseg_reservoir.seg.frame_writer import FrameWriter
-    from mmseg_reservoir.seg.inferencer import FrameResult, ReservoirInferencer
-    from mmseg_reservoir.seg.watched_stream import WatchedStream
+    from mmseg_reservoir.seg.footage_run import FootageRun
+    from mmseg_reservoir.seg.inferencer import FrameResult
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
@@ -53,7 +54,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         type=int,
         default=300,
         metavar="N",
-        help="save the reservoir each N frames, not only at the end",
+        help="save reservoir and state each N frames, which ends a video file (default: 300)",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue a killed run in --out (default: the newest folder of this input)",
     )
     parser.add_argument(
         "--labels",
@@ -68,7 +74,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         type=int,
         const=8000,
         metavar="PORT",
-        help="show it in the browser while it runs, on this machine alone (default port: 8000)",
+        help="show it in the browser while it runs, on this machine alone; 0 takes a free port "
+        "(default: 8000)",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", help="default: a GPU, if there is one")
@@ -79,61 +86,66 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def adapt(args: argparse.Namespace) -> None:
-    """Run the stream and say what came of it."""
+    """Run the stream and report its results."""
     _check(args)
-    from mmseg_reservoir.seg.frame_writer import FrameWriter
-    from mmseg_reservoir.seg.frames import open_frames
-    from mmseg_reservoir.seg.inferencer import ReservoirInferencer
-    from mmseg_reservoir.seg.source_images import find_source_images
-    from mmseg_reservoir.seg.watched_stream import WatchedStream
+    with _listener(args.serve) as listener:  # a busy port shows before anything is made
+        from mmseg_reservoir.seg.footage_run import FootageRun
+        from mmseg_reservoir.seg.frames import open_frames
+        from mmseg_reservoir.seg.inferencer import ReservoirInferencer
+        from mmseg_reservoir.seg.source_images import find_source_images
 
-    source_images = find_source_images(args.source_images)
-    if args.model is None:
-        args.model, source_images = MINICITY, _minicity(args)
-    frames = open_frames(args.input, args.every)
-    out = args.out or _free_folder(Path("work_dirs/adapt") / frames.name)
-    inferencer = ReservoirInferencer(
-        args.model,
-        args.weights,
-        args.start_from,
-        adapt=not args.no_adapt,
-        size=args.size,
-        seed=args.seed,
-        device=args.device,
-        cfg_options=args.cfg_options,
-        **({} if source_images is None else {"source_images": source_images}),
-    )
-    writer = FrameWriter(
-        out,
-        frames.name,
-        inferencer.dataset_meta["palette"],
-        fps=frames.fps,
-        shown=args.overlay,
-        labels=args.labels,
-        min_confidence=args.min_confidence,
-        confidence=args.confidence,
-        segment=args.segment,
-    )
-    experts: list[int] = []
-    with writer:
-        stream = _stream(inferencer, frames, writer, experts)
-        if inferencer.has_reservoir:
-            stream = _saving(stream, inferencer, out / "reservoir", args.save_every)
-        try:
-            if args.serve is None:
-                deque(stream, maxlen=0)
-            else:
-                _serve(WatchedStream(inferencer, stream, writer, frames), args.serve, out)
-        except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
-    if not experts:
-        raise ReservoirError(f"not a single frame of {frames.name} could be read")
-    if inferencer.has_reservoir:
-        print(f"reservoir: {inferencer.save(out / 'reservoir')}")
-    print(f"experts over time: {timeline(experts)}")
-    lost = {"broken": frames.broken, "dropped": frames.dropped}
-    told = "".join(f", {number} {what}" for what, number in lost.items() if number)
-    print(f"{len(experts)} frames{told}; all of it is in {out}")
+        source_images = find_source_images(args.source_images)
+        if args.model is None:
+            args.model, source_images = MINICITY, _minicity(args)
+        frames = open_frames(args.input, args.every)
+        out = args.out or _default_folder(Path("work_dirs/adapt") / frames.name, args.resume)
+        inferencer = ReservoirInferencer(
+            args.model,
+            args.weights,
+            args.start_from,
+            adapt=not args.no_adapt,
+            size=args.size,
+            seed=args.seed,
+            device=args.device,
+            cfg_options=args.cfg_options,
+            **({} if source_images is None else {"source_images": source_images}),
+        )
+        same = ("input", "model", "start_from", "size", "seed", "no_adapt")
+        run = FootageRun(
+            inferencer,
+            frames,
+            out,
+            save_every=args.save_every,
+            resume=args.resume,
+            about={name: getattr(args, name) for name in same},
+            shown=args.overlay,
+            labels=args.labels,
+            min_confidence=args.min_confidence,
+            confidence=args.confidence,
+            segment=args.segment,
+        )
+        with StopSignals(wake=frames.stop) as signals, run:
+            if run.count:
+                print(f"{out}: resumed after {run.count} frames")
+            with closing(_shown(run)) as results:
+                if listener is None:
+                    for _ in results:
+                        if signals.caught:
+                            break
+                else:
+                    from mmseg_reservoir.live.server import serve
+                    from mmseg_reservoir.seg.watched_stream import WatchedStream
+
+                    stream = WatchedStream(inferencer, results, run.writer, frames)
+                    serve(stream, listener, run.reservoir)
+                    run.save()  # what viewers did after the last frame, too
+            if not run.complete:
+                run.save()
+                print("stopped", file=sys.stderr)
+                if not run.count:
+                    signals.obey()
+                    raise KeyboardInterrupt
+                _report(run)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -147,39 +159,42 @@ def _check(args: argparse.Namespace) -> None:
         raise ReservoirError(f"--save-every must be 1 frame or more, got {args.save_every}")
 
 
-def _stream(
-    inferencer: ReservoirInferencer, frames: FrameSource, writer: FrameWriter, experts: list[int]
-) -> Iterator[FrameResult]:
-    """Segment and write all frames; notes the expert of each."""
-    start = time.monotonic()
+def _shown(run: FootageRun) -> Generator[FrameResult, None, None]:
+    """Give the results of a run, show its progress, and report them at the end of the stream."""
+    start, before, frames = time.monotonic(), run.count, run.frames
     with StreamProgress(frames.total, unit="frames", interval=5.0) as progress:
-        for frame in inferencer(frames):
-            writer.write(frame, dropped=frames.dropped)
-            experts.append(frame.expert)
-            fps = len(experts) / (time.monotonic() - start)
+        progress.skip(before)
+        for frame in run:
+            fps = (run.count - before) / (time.monotonic() - start)
             told = f"{fps:.1f} fps" + (f", {frames.dropped} dropped" if frames.dropped else "")
             progress.advance(None, frames.name, expert=frame.expert, k=frame.k, score=told)
             yield frame
+    if run.complete:
+        if not run.count:
+            raise ReservoirError(f"not a single frame of {frames.name} could be read")
+        _report(run)
 
 
-def _saving(
-    stream: Iterator[FrameResult], inferencer: ReservoirInferencer, folder: Path, every: int
-) -> Iterator[FrameResult]:
-    """Save the reservoir now and then: a process that is killed loses no more than that."""
-    for number, frame in enumerate(stream, start=1):
-        if number % every == 0:
-            inferencer.save(folder)
-        yield frame
+def _report(run: FootageRun) -> None:
+    if run.inferencer.has_reservoir:
+        print(f"reservoir: {run.reservoir}")
+    print(f"experts over time: {timeline(run.experts())}")
+    lost = {"broken": run.frames.broken, "dropped": run.frames.dropped}
+    told = "".join(f", {number} {what}" for what, number in lost.items() if number)
+    print(f"{run.count} frames{told}; all of it is in {run.folder}", flush=True)
 
 
-def _serve(stream: WatchedStream, port: int, out: Path) -> None:
+def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
+    """Reserve the port of the live page, None without one."""
+    if port is None:
+        return nullcontext()
     try:
-        from mmseg_reservoir.live.server import serve
+        from mmseg_reservoir.live.server import open_port
     except ModuleNotFoundError as error:
         raise ReservoirError(
             f'--serve needs {error.name}: pip install "mmseg_reservoir[live]"'
         ) from error
-    serve(stream, port, out / "reservoir")
+    return open_port(port)
 
 
 def _minicity(args: argparse.Namespace) -> dict[str, Any]:
@@ -195,9 +210,13 @@ def _minicity(args: argparse.Namespace) -> dict[str, Any]:
     return find_source_images(root / "source" / "rgb_anon" / "clear" / "train")
 
 
-def _free_folder(folder: Path) -> Path:
-    names = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
-    return folder if not folder.exists() else next(name for name in names if not name.exists())
+def _default_folder(folder: Path, resume: bool) -> Path:
+    """Return the first numbered folder that is free; to resume, the one before it."""
+    numbered = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
+    taken = list(takewhile(Path.exists, chain([folder], numbered)))
+    if resume and taken:
+        return taken[-1]
+    return folder.with_name(f"{folder.name}_{len(taken) + 1}") if taken else folder
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -161,7 +161,7 @@ def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Pat
     return files
 
 
-def main(argv: list[str] | None = None) -> None:
+def demo(argv: list[str] | None = None) -> None:
     """Run the demonstration."""
     cores = os.cpu_count() or 1
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -205,5 +205,12 @@ def main(argv: list[str] | None = None) -> None:
     print(f"3. {page}: everything about the runs, with a slider over their labels")
 
 
+def main(argv: list[str] | None = None) -> int:
+    """Run; mistakes of the user end in one line and exit code 2, a signal ends the runs, too."""
+    from mmseg_reservoir.command_line import end_in_one_line
+
+    return end_in_one_line(lambda: demo(argv))
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

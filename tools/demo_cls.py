@@ -118,9 +118,18 @@ def run_all(
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         waiting = {name: pool.submit(run_row, row, out, rounds, seed) for name, row in rows.items()}
         results = {}
-        for name, future in waiting.items():
-            results[name] = future.result()
-            print(f"{name}: {results[name]['cpu_seconds']:.0f} s", flush=True)
+        try:
+            for name, future in waiting.items():
+                results[name] = future.result()
+                print(f"{name}: {results[name]['cpu_seconds']:.0f} s", flush=True)
+        except BaseException:  # a signal, too: the pool would first finish all that is waiting
+            pool.shutdown(wait=False, cancel_futures=True)
+            running = multiprocessing.active_children()
+            for process in running:
+                process.terminate()
+            for process in running:
+                process.join()
+            raise
     return results
 
 

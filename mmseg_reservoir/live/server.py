@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import socket
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as WebRoute
 
+from ..errors import ReservoirError
+from ..stop_signals import StopSignals
 from .station import LiveStream, Station
 
 HOST = "127.0.0.1"
+_print = partial(print, flush=True)  # or a pipe would get the address late
 _LARGEST_BODY = 1024
 _TYPES = {"live.html": "text/html", "live.css": "text/css", "live.js": "text/javascript"}
 _HEADERS = {
@@ -30,17 +36,41 @@ _HEADERS = {
 }
 
 
+def open_port(port: int) -> socket.socket:
+    """Reserve a port of this machine; 0 takes a free one.
+
+    Raises:
+        ReservoirError: If the port is in use, not allowed, or no port.
+    """
+    listener = socket.socket()
+    if os.name == "posix":  # elsewhere the option would let two programs share a port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen()  # a port is only shared by those who do not listen
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise ReservoirError(
+            f"cannot listen on port {port} ({reason}): choose another one with --serve PORT"
+        ) from error
+    return listener
+
+
 def serve(
     stream: LiveStream,
-    port: int = 8000,
+    port: int | socket.socket = 8000,
     save_to: str | Path = "reservoir",
-    say: Callable[[str], object] = print,
+    say: Callable[[str], object] = _print,
 ) -> None:
-    """Run a stream and show it at ``http://127.0.0.1:port`` until interrupted.
+    """Run a stream and show it at ``http://127.0.0.1:port`` until Ctrl-C or SIGTERM.
+
+    The page stays up when the stream has ended. A signal ends the stream after the current frame.
 
     Args:
         stream: See `LiveStream`; it is run in a thread of its own.
-        port: Where to listen, on this machine alone.
+        port: Where to listen, on this machine alone; or what `open_port` returned. Defaults to
+            8000.
         save_to: Where "save" saves the reservoir.
         say: Gets the address, whose end is the token that actions need.
 
@@ -48,19 +78,17 @@ def serve(
         Exception: What broke the stream, after the server has ended.
     """
     station, token = Station(stream, Path(save_to)), secrets.token_urlsafe(24)
-    say(f"live page: http://{HOST}:{port}/#{token} (the end of the address is the key to it)")
-    station.start()
-    try:
-        uvicorn.run(
-            make_app(station, token),
-            host=HOST,
-            port=port,
-            log_level="warning",
-            limit_concurrency=64,
-            timeout_keep_alive=5,
-        )
-    finally:
-        station.stop()
+    options: dict[str, Any] = {"log_level": "warning", "limit_concurrency": 64}
+    options |= {"timeout_keep_alive": 5, "timeout_graceful_shutdown": 3}
+    # The server raises the signals that it caught once more at its end: they end no more than it.
+    with open_port(port) if isinstance(port, int) else port as listener, StopSignals():
+        number = listener.getsockname()[1]
+        say(f"live page: http://{HOST}:{number}/#{token} (the end of the address is the key to it)")
+        station.start()
+        try:
+            uvicorn.Server(uvicorn.Config(make_app(station, token), **options)).run([listener])
+        finally:
+            station.stop()
     if station.error is not None:
         raise station.error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
+
+_logger = logging.getLogger(__name__)
 
 TIMELINE = 1200
 """Frames whose expert the page shows."""
@@ -65,13 +68,16 @@ class StreamInfo:
 class LiveStream(Protocol):
     """What can be served: frames, and three things that a viewer may do between them.
 
-    All are called from one thread, never two at a time.
+    All but :meth:`stop` are called from one thread, never two at a time.
     """
 
     info: StreamInfo
 
     def __iter__(self) -> Iterator[LiveFrame]:
         """The frames as they are done."""
+
+    def stop(self) -> None:
+        """Do not wait for another frame."""
 
     def pause(self, paused: bool) -> None:
         """Stop adapting, or go on; frames still come."""
@@ -123,6 +129,7 @@ class Station:
     def stop(self, timeout: float | None = None) -> None:
         """End after the frame that is under way."""
         self._stop.set()
+        self.stream.stop()
         self._thread.join(timeout)
 
     @property
@@ -195,6 +202,7 @@ class Station:
         except Exception as error:
             # The server tells it to its viewers, and to whoever started it when it ends.
             self.error = error
+            _logger.error("the stream broke: %s: %s", type(error).__name__, error)
             self._say(f"the stream broke: {type(error).__name__}: {error}")
         self._over.set()
         self._fulfil()

@@ -34,8 +34,13 @@ def run_identity(record: Mapping[str, Any], weights: str) -> dict[str, Any]:
     return json.loads(_ADDRESS.sub("", text))
 
 
-def check_identity(saved: Mapping[str, Any], now: Mapping[str, Any], where: object) -> None:
-    """Refuse to go on with the state of another run; the message shows what differs."""
+def check_identity(
+    saved: Mapping[str, Any],
+    now: Mapping[str, Any],
+    where: object,
+    instead: str = "begin anew (--overwrite, or another --work-dir)",
+) -> None:
+    """Refuse the state of another run; the message shows what differs, and what to do instead."""
     old, new = flatten(saved), flatten(now)
     keys = [k for k in {**old, **new} if k != _REPEATED and old.get(k) != new.get(k)]
     if not keys:
@@ -45,8 +50,7 @@ def check_identity(saved: Mapping[str, Any], now: Mapping[str, Any], where: obje
     )
     more = f"; and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
     raise ReservoirError(
-        f"{where} was saved by another run ({shown}{more}): go on with what it had, or begin anew "
-        "(--overwrite, or another --work-dir)"
+        f"{where} was saved by another run ({shown}{more}): go on with what it had, or {instead}"
     )
 
 

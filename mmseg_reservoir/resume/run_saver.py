@@ -12,9 +12,9 @@ from typing import Any
 from ..errors import ReservoirError, WriteError, refusing
 from ..report.route_log import take_over_routes
 from ..state_files import TO_DO, read_state
+from ..stop_signals import StopSignals
 from .identity import check_identity
 from .state_folder import StateFolder
-from .stop_signals import StopSignals
 from .work_dir import describe_results, has_results, locked, remove_results
 
 _logger = logging.getLogger(__name__)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,6 +39,7 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
         # What can be imported here can be in its processes.
         paths = os.pathsep.join(filter(None, sys.path))
         options["runtime_env"] = {"env_vars": {"PYTHONPATH": paths}}
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, logging_level="ERROR")
     except Exception as error:  # Ray raises whatever it finds, plain Exceptions among it
@@ -46,6 +49,8 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
             else f"Ray did not start ({error}): is the machine busy? Try again, or start Ray "
             "yourself (ray start --head) and give --ray auto"
         ) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)  # Ray's own exits without a word
     try:
         yield ray
     finally:

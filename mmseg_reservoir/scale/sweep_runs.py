@@ -72,14 +72,19 @@ class SweepRun:
         tool = str(shipped(f"tools/{self.tool}.py"))
         command = [sys.executable, tool, self.config, f"--work-dir={folder}", "--resume"]
         with (folder / "log.txt").open("a", encoding="utf-8") as log:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [*command, *self.words],
                 cwd=self.here,
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        if done.returncode:
+            try:
+                process.wait()
+            finally:
+                process.terminate()  # which does nothing to one that has ended
+                process.wait()  # until it has saved where it is
+        if process.returncode:
             lines = (folder / "log.txt").read_text("utf-8", errors="replace").splitlines()
             raise RunFailedError("\n".join(lines[-_LAST_LINES:]))
         return self.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ReservoirError
@@ -60,12 +60,8 @@ class InferencerFootage:
 
     def frames(self, start: int) -> Iterator[tuple[int, InputFrame]]:
         """The frames from that position on; a camera goes on with what it sees now."""
-        for frame in self.source:
-            if self.source.is_live:
-                index = frame.index + start
-                yield index, replace(frame, index=index, name=f"{self.source.name}_{index:06d}")
-            elif frame.index >= start:
-                yield frame.index, frame
+        for frame in self.source.since(start):
+            yield frame.index, frame
 
     def adapt(self, frame: InputFrame) -> None:
         """Segment a frame while adapting, and write it."""

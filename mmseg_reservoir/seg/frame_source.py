@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,9 +55,23 @@ class FrameSource(ABC):
         """Frames that could not be read so far."""
         self.dropped = 0
         """Frames that a camera took while nobody had time for them."""
+        self.stopping = threading.Event()
 
     @abstractmethod
     def __iter__(self) -> Iterator[InputFrame]: ...
+
+    def stop(self) -> None:
+        """End the stream rather than wait for another frame; for any thread or signal handler."""
+        self.stopping.set()
+
+    def since(self, index: int) -> Iterator[InputFrame]:
+        """Return the frames from a position on; a camera continues with what it sees now."""
+        for frame in self:
+            if self.is_live:
+                number = frame.index + index
+                yield replace(frame, index=number, name=f"{self.name}_{number:06d}")
+            elif frame.index >= index:
+                yield frame
 
     def _skip(self, what: str | os.PathLike) -> None:
         self.broken += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,8 @@ from ..errors import ReservoirError
 from ..files import append_bytes, write_text
 from .inferencer import FrameResult
 from .label_images import NO_LABEL, Palette, overlay, paint, to_label_ids, write_image
+
+_logger = logging.getLogger(__name__)
 
 STREAM = "stream.jsonl"
 CONDITION = "footage"
@@ -49,8 +52,9 @@ class FrameWriter:
         min_confidence: Labels less probable than this are 255 (black as colours).
         confidence: Write maps of confidence, too.
         segment: Frames of a video file.
-        lines: Go on with a stream that is there after so many of its lines; those after them are
-            removed. None to begin.
+        lines: Continue a stream after so many of its lines; those after them are removed. None to
+            begin. Defaults to None.
+        segments: With ``lines``: video files to keep; those after them are removed. Defaults to 0.
     """
 
     def __init__(
@@ -65,10 +69,11 @@ class FrameWriter:
         confidence: bool = False,
         segment: int = 300,
         lines: int | None = None,
+        segments: int = 0,
     ) -> None:
         self.folder = Path(folder).expanduser()
         if lines is not None:
-            _cut(self.folder / STREAM, lines)
+            _keep_lines(self.folder / STREAM, lines)
         elif (self.folder / STREAM).exists():
             raise ReservoirError(
                 f"{self.folder} holds another stream: choose another folder, or remove it"
@@ -78,7 +83,9 @@ class FrameWriter:
         self.name, self.palette = name, palette
         self.shown, self.labels, self.confidence = shown, labels, confidence
         self.min_confidence = min_confidence
-        self._video = VideoSegments(self.folder / "overlay", fps, segment)
+        self._video = VideoSegments(self.folder / "overlay", fps, segment, segments)
+        if lines is not None:
+            self._video.remove_later()
         self._newest: tuple[FrameResult, np.ndarray] | None = None  # with its overlay
         self._size: int | None = None  # of the lines, once one was written
 
@@ -91,7 +98,12 @@ class FrameWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except ReservoirError as second:
+            if not isinstance(error, Exception):
+                raise
+            _logger.error("%s", second)  # the first error ends the run
 
     def write(self, frame: FrameResult, **more: Any) -> None:
         """Write all that is asked for of a frame, its line last; ``more`` joins the line."""
@@ -148,13 +160,18 @@ class FrameWriter:
         data = f"{json.dumps(line, allow_nan=False)}\n".encode()
         self._size = append_bytes(path, data, self._size, durable=False)
 
+    def finish_segment(self) -> int:
+        """Finish the video file that is open; returns how many there are."""
+        self._video.close()
+        return self._video.number
+
     def close(self) -> None:
         """Finish the last segment."""
         self._video.close()
 
 
 class VideoSegments:
-    """A video in files of so many frames: each is whole when it gets its name.
+    """A video in files of so many frames: a file gets its name once it is known to decode.
 
     A video file cannot be opened before it has been finished; of a long one, an end by force would
     leave nothing. A frame of another size begins another file, too.
@@ -163,14 +180,15 @@ class VideoSegments:
         folder: Where they go.
         fps: Frames per second.
         length: Frames of a file.
+        number: Number of the first file. Defaults to 0.
     """
 
-    def __init__(self, folder: Path, fps: float, length: int) -> None:
+    def __init__(self, folder: Path, fps: float, length: int, number: int = 0) -> None:
         if length < 1:
             raise ReservoirError(f"a segment must have 1 or more frames, got {length}")
-        self.folder, self.fps, self.length = folder, fps, length
+        self.folder, self.fps, self.length, self.number = folder, fps, length, number
         self._writer: cv2.VideoWriter | None = None
-        self._number = self._frames = 0
+        self._frames = 0
         self._size = (0, 0)
 
     def write(self, image: np.ndarray) -> None:
@@ -184,13 +202,30 @@ class VideoSegments:
         self._frames += 1
 
     def close(self) -> None:
-        """Finish the file that is open."""
+        """Finish the file that is open.
+
+        Raises:
+            ReservoirError: If it does not decode: OpenCV does not report a failed write.
+        """
         if self._writer is None:
             return
         self._writer.release()
-        self._path("partial.mp4").rename(self._path("mp4"))
         self._writer = None
-        self._number += 1
+        partial = self._path("partial.mp4")
+        decoded = count_frames(partial)
+        if decoded != self._frames:
+            raise ReservoirError(
+                f"the video {partial} is damaged ({decoded} of {self._frames} frames decode), as "
+                "by a full disk: make room, then continue with --resume"
+            )
+        partial.rename(self._path("mp4"))
+        self.number += 1
+
+    def remove_later(self) -> None:
+        """Remove the files from the next number on, of a run that is resumed."""
+        for path in self.folder.glob("segment_*.mp4"):
+            if path.name >= self._path("").name:
+                path.unlink()
 
     def _open(self, size: tuple[int, int]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -205,10 +240,19 @@ class VideoSegments:
         self._size, self._frames = size, 0
 
     def _path(self, suffix: str) -> Path:
-        return self.folder / f"segment_{self._number:05d}.{suffix}"
+        return self.folder / f"segment_{self.number:05d}.{suffix}"
 
 
-def _cut(path: Path, lines: int) -> None:
+def count_frames(path: Path) -> int:
+    """Return how many frames of a video decode."""
+    capture, count = cv2.VideoCapture(str(path)), 0
+    while capture.grab():
+        count += 1
+    capture.release()
+    return count
+
+
+def _keep_lines(path: Path, lines: int) -> None:
     """Leave only the first lines of a file, if it is there."""
     if path.exists():
         kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]

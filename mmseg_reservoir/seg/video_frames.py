@@ -78,7 +78,7 @@ class CameraFrames(FrameSource):
         newest = _Newest(capture)
         index = 0
         try:
-            while (image := newest.take()) is not None:
+            while (image := newest.take(self.stopping)) is not None:
                 self.dropped = newest.dropped
                 if index % self.every == 0:
                     yield InputFrame(f"{self.name}_{index:06d}", index, image)
@@ -110,10 +110,12 @@ class _Newest:
                     self._image = image
                 self._changed.notify_all()
 
-    def take(self) -> np.ndarray | None:
-        """The newest frame, once; None when the camera has ended."""
+    def take(self, stopping: threading.Event) -> np.ndarray | None:
+        """Return the newest frame, once; None when the camera has ended, or is to stop."""
         with self._changed:
-            self._changed.wait_for(lambda: self._image is not None or self._ended)
+            while not self._changed.wait_for(lambda: self._image is not None or self._ended, 0.2):
+                if stopping.is_set():
+                    return None
             image, self._image = self._image, None
             return image
 

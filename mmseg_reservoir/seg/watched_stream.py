@@ -18,7 +18,8 @@ class WatchedStream:
         inferencer: What makes the frames, and is paused, reset and saved.
         frames: Its results.
         writer: What has written them, and has their overlays.
-        source: Source of the frames, which knows how many there are. Defaults to None.
+        source: Source of the frames, which knows how many there are and can be stopped. Defaults to
+            None, for frames that always come.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class WatchedStream:
             None if source is None else source.total,
             dict(zip(meta["classes"], meta["palette"], strict=False)),
         )
+        self.source = source
         self._every = 1 if source is None else source.every
 
     def __iter__(self) -> Iterator[LiveFrame]:
@@ -52,6 +54,11 @@ class WatchedStream:
                 confidence=float(frame.confidence.mean()),
                 state=self.inferencer.expert_state(frame.expert),
             )
+
+    def stop(self) -> None:
+        """Give no other frame than the one that is under way."""
+        if self.source is not None:
+            self.source.stop()
 
     def pause(self, paused: bool) -> None:
         """Stop adapting, or go on."""

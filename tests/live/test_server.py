@@ -1,7 +1,17 @@
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from urllib.request import urlopen
+
 import pytest
 from starlette.testclient import TestClient
 
-from mmseg_reservoir.live.server import make_app
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.live.server import make_app, open_port, serve
 
 HERE = "http://127.0.0.1:8000"
 TOKEN = {"X-Token": "secret"}
@@ -12,6 +22,56 @@ def client(station, stream, until):
     stream.step()
     until(lambda: station.state()["frame"] == 1)
     return TestClient(make_app(station, "secret"), base_url=HERE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_page_stays_after_the_end_until_a_signal(stream, tmp_path, number):
+    """The signal comes when a viewer has seen that the stream ended."""
+    seen = []
+
+    def watch(address):
+        state = {"running": True}
+        while state["running"]:
+            with urlopen(f"http://{address}/state") as answer:
+                state = json.load(answer)
+        seen.append(state["frame"])
+        os.kill(os.getpid(), number)
+
+    def say(text):
+        address = re.search(r"127\.0\.0\.1:\d+", text)[0]
+        threading.Thread(target=watch, args=[address]).start()
+
+    stream.step()
+    stream.step()
+    stream.end()
+    serve(stream, open_port(0), tmp_path, say)
+    assert seen == [2]
+
+
+def test_a_stalled_viewer_does_not_keep_the_server(stream, tmp_path):
+    """Who asks for a page and never reads it is left behind."""
+    viewers = []
+
+    def say(text):
+        port = int(re.search(r":(\d+)/", text)[1])
+        viewers.append(socket.create_connection(("127.0.0.1", port)))
+        viewers[0].sendall(b"POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+    stream.end()
+    start = time.monotonic()
+    serve(stream, open_port(0), tmp_path, say)
+    assert time.monotonic() - start < 20
+    viewers[0].close()
+
+
+def test_ports_that_cannot_be_had_are_explained():
+    with open_port(0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ReservoirError, match=f"port {port} .*in use.*another one with --serve"):
+            open_port(port)
+    with pytest.raises(ReservoirError, match="cannot listen on port 70000"):
+        open_port(70000)
 
 
 def test_the_page_and_what_it_asks_for(client):

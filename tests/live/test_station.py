@@ -90,7 +90,14 @@ def test_a_wish_that_fails_breaks_nothing(station, stream, until):
     assert station.running
 
 
-def test_a_broken_stream_is_told(stream, tmp_path, until):
+def test_stopping_does_not_wait_for_a_frame(stream, tmp_path):
+    station = Station(stream, tmp_path)
+    station.start()
+    station.stop(timeout=20)
+    assert not station.running
+
+
+def test_a_broken_stream_is_told(stream, tmp_path, until, caplog):
     station = Station(stream, tmp_path)
     station.start()
     stream.step()
@@ -98,5 +105,6 @@ def test_a_broken_stream_is_told(stream, tmp_path, until):
     until(lambda: not station.running)
     assert str(station.error) == "no more frames"
     assert station.state()["messages"][-1].endswith("the stream broke: ValueError: no more frames")
+    assert "the stream broke: ValueError: no more frames" in caplog.text
     assert station.wish("save")  # a reservoir can be saved all the same
     assert stream.asked == [("save", tmp_path)]

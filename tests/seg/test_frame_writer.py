@@ -1,13 +1,15 @@
 import json
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
+from file_size import limited
 from mmseg.datasets import CityscapesDataset
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg import ACDCDataset, FrameResult
-from mmseg_reservoir.seg.frame_writer import FrameWriter
+from mmseg_reservoir.seg import ACDCDataset, FrameResult, frame_writer
+from mmseg_reservoir.seg.frame_writer import FrameWriter, count_frames
 from mmseg_reservoir.seg.label_images import overlay
 
 PALETTE = CityscapesDataset.METAINFO["palette"]
@@ -83,6 +85,35 @@ def test_a_segment_gets_its_name_when_it_is_whole(tmp_path):
 def test_frames_of_another_size_begin_another_file(tmp_path):
     write(tmp_path, [result(0), result(1, size=(32, 64)), result(2, size=(32, 64))])
     assert [length(p) for p in sorted((tmp_path / "overlay").iterdir())] == [1, 2]
+
+
+def noise(index):
+    size = (256, 512)
+    pixels = np.random.default_rng(index).integers(0, 256, (*size, 3)).astype(np.uint8)
+    return replace(result(index, size), image=pixels)
+
+
+def test_a_video_that_found_no_room_does_not_get_its_name(tmp_path):
+    write(tmp_path, [result(index) for index in range(3)])
+    videos = tmp_path / "overlay"
+    message = rf"{videos}/segment_00001\.partial\.mp4 is damaged \(\d of 2 frames .*make room"
+    with limited(20_000), pytest.raises(ReservoirError, match=message):
+        write(tmp_path, [noise(3), noise(4)], lines=3, segments=1)
+    assert count_frames(videos / "segment_00000.mp4") == 3
+    assert not (videos / "segment_00001.mp4").exists()
+
+
+def test_the_error_that_ends_a_run_is_the_first_one(tmp_path, monkeypatch, caplog):
+    def frames():
+        yield result()
+        raise ReservoirError("the first")
+
+    monkeypatch.setattr(frame_writer, "count_frames", lambda path: 0)
+    with pytest.raises(ReservoirError, match="the first"):
+        write(tmp_path / "a", frames())
+    assert "segment_00000.partial.mp4 is damaged (0 of 1 frames decode)" in caplog.text
+    with pytest.raises(ReservoirError, match="is damaged"):
+        write(tmp_path / "b", [result()])
 
 
 def test_overlays_as_frames(tmp_path):

@@ -95,6 +95,17 @@ def test_a_camera_is_released_when_nobody_wants_more(monkeypatch):
     assert FakeCapture.last.released
 
 
+def test_a_camera_that_hangs_can_be_stopped(monkeypatch):
+    monkeypatch.setattr(video_frames.cv2, "VideoCapture", FakeCapture)
+    source = open_frames(3)
+    stream = iter(source)
+    next(stream)
+    threading.Timer(0.1, source.stop).start()
+    threading.Timer(1.0, FakeCapture.last.go.set).start()  # the driver gives up at last
+    assert list(stream) == []
+    assert FakeCapture.last.released
+
+
 def test_no_camera_is_explained(monkeypatch):
     monkeypatch.setattr(FakeCapture, "isOpened", lambda self: False)
     monkeypatch.setattr(video_frames.cv2, "VideoCapture", FakeCapture)

@@ -94,8 +94,11 @@ def test_an_overlay_is_drawn_once_for_files_and_page(tmp_path, monkeypatch, show
 
 def test_what_a_viewer_asks_for_is_done_by_the_inferencer(tmp_path):
     inferencer = Inferencer()
-    stream = WatchedStream(inferencer, [], FrameWriter(tmp_path, "drive", [[0, 0, 0]]))
+    source = open_frames([np.zeros((2, 4, 3), np.uint8)])
+    stream = WatchedStream(inferencer, [], FrameWriter(tmp_path, "drive", [[0, 0, 0]]), source)
     stream.pause(True)
     stream.reset(3)
     stream.save(Path("there"))
+    stream.stop()
+    assert source.stopping.is_set()
     assert inferencer.asked == [("freeze", True), ("reset", 3), ("save", Path("there"))]

@@ -1,8 +1,8 @@
 import contextlib
 import json
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,10 +13,15 @@ from urllib.request import urlopen
 import cv2
 import numpy as np
 import pytest
+import torch
 
+from mmseg_reservoir.live.server import open_port
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import write_drive
 from mmseg_reservoir.portable import read_folder
+from mmseg_reservoir.resume.state_folder import StateFolder
+from mmseg_reservoir.seg import ReservoirInferencer
+from mmseg_reservoir.seg.frame_writer import STREAM
 from tools import adapt
 
 MODEL = "--model=minicity/segformer-tiny_tent_robust"
@@ -70,7 +75,8 @@ def test_a_folder_with_a_broken_frame(minicity, tmp_path, capsys):
         "--every=3", f"--source-images={minicity / 'rgb_anon/clear'}",
         "--cfg-options", "reservoir.k_max=3")  # fmt: skip
     assert [line["index"] for line in lines(again)] == [0, 3]
-    assert sorted(path.name for path in again.iterdir()) == ["reservoir", "stream.jsonl"]
+    written = [".lock", "reservoir", "state", "stream.jsonl"]
+    assert sorted(path.name for path in again.iterdir()) == written
 
 
 @pytest.mark.parametrize(
@@ -91,6 +97,77 @@ def test_a_mistake_ends_in_one_line(flags, message, tmp_path, monkeypatch, capsy
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("error: ")
     assert message in told
+
+
+def test_a_busy_port_is_told_before_anything_else(minicity, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with open_port(0) as taken:
+        port = taken.getsockname()[1]
+        assert adapt.main([str(minicity / "rgb_anon/fog"), MODEL, f"--serve={port}"]) == 2
+        assert adapt.main([f"--serve={port}"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert all(f"port {port} (" in line for line in told.err.splitlines())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def night_and_fog(minicity, tmp_path_factory):
+    """Six frames, the flags for them, and the folder of a run to their end."""
+    root = tmp_path_factory.mktemp("night_and_fog")
+    footage = root / "footage"
+    footage.mkdir()
+    for number, path in enumerate(sorted(minicity.glob("rgb_anon/[fn]*/train/*/*.png"))):
+        (footage / f"{number}.png").write_bytes(path.read_bytes())
+    flags = [f"--source-images={minicity / 'rgb_anon/clear'}", "--save-every=2", "--segment=4"]
+    flags += ["--cfg-options", f"reservoir.calibration.cache={root / 'cache'}"]
+    flags += ["reservoir.pipeline.unfit=learn"]  # six frames are too few for a domain
+    run(footage, root / "whole", *flags)
+    return footage, flags, root / "whole"
+
+
+def saved_frames(folder):
+    return StateFolder(folder / "state").newest()[1]["position"]["frames"]
+
+
+def same(folder, other):
+    """Whether two runs wrote the same, apart from times."""
+    told = [[{**line, "seconds": 0} for line in lines(one)] for one in (folder, other)]
+    assert told[0] == told[1]
+    first, second = (read_folder(one / "reservoir").experts for one in (folder, other))
+    assert len(first) == len(second)
+    for a, b in zip(first, second, strict=True):
+        assert torch.equal(a.parameters, b.parameters)
+        assert a.tally == b.tally
+
+
+def test_sigterm_ends_well_and_resume_continues(night_and_fog, tmp_path, monkeypatch):
+    footage, flags, whole = night_and_fog
+    out = tmp_path / "out"
+    segment = ReservoirInferencer.segment
+
+    def stop_at_2(self, frame):
+        if frame.index == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return segment(self, frame)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReservoirInferencer, "segment", stop_at_2)
+        assert [line["index"] for line in run(footage, out, *flags)] == [0, 1, 2]
+    assert [frames_in(path) for path in sorted((out / "overlay").iterdir())] == [2, 1]
+    assert sum(expert.tally.images for expert in read_folder(out / "reservoir").experts) == 3
+    run(footage, out, *flags[:-3], "--resume", *flags[-3:])
+    same(out, whole)
+    assert [frames_in(path) for path in sorted((out / "overlay").iterdir())] == [2, 1, 1, 2]
+
+
+def test_without_out_the_newest_folder_is_resumed(tmp_path, monkeypatch):
+    folder = tmp_path / "drive"
+    assert adapt._default_folder(folder, False) == adapt._default_folder(folder, True) == folder
+    folder.mkdir()
+    (tmp_path / "drive_2").mkdir()
+    assert adapt._default_folder(folder, False) == tmp_path / "drive_3"
+    assert adapt._default_folder(folder, True) == tmp_path / "drive_2"
 
 
 @pytest.mark.parametrize("word", ["512", "512x", "axb"])
@@ -142,24 +219,28 @@ def test_a_saved_reservoir_recognises_fog_within_its_first_frames(drive, driven,
 
 
 @pytest.mark.slow
-def test_after_an_end_by_force_all_that_was_finished_is_there(drive, tmp_path):
+def test_what_was_killed_is_resumed_and_ends_as_if_it_had_not_been(drive, driven, tmp_path):
     command = [sys.executable, str(ROOT / "tools" / "adapt.py"), str(drive[0]), MODEL]
     command += [f"--source-images={drive[1]}", f"--out={tmp_path / 'out'}", "--segment=4"]
-    command += ["--save-every=9"]
+    command += ["--save-every=6"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    stream = tmp_path / "out" / "stream.jsonl"
-    while process.poll() is None and not (stream.is_file() and len(lines(tmp_path / "out")) >= 18):
+    out = tmp_path / "out"
+    while process.poll() is None and not ((out / STREAM).is_file() and len(lines(out)) > 12):
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    told = lines(tmp_path / "out")
+    told = lines(out)
     assert [line["index"] for line in told] == list(range(len(told)))
-    assert 18 <= len(told) < 4 * PART
-    whole = sorted(p for p in (tmp_path / "out/overlay").iterdir() if "partial" not in p.name)
-    assert len(whole) >= 4
-    assert all(frames_in(path) == 4 for path in whole)
-    saved = read_folder(tmp_path / "out" / "reservoir")
-    assert sum(expert.tally.images for expert in saved.experts) in range(9, len(told) + 1, 9)
+    assert 12 < len(told) < 4 * PART
+    whole = sorted(p for p in (out / "overlay").iterdir() if "partial" not in p.name)
+    assert [frames_in(path) for path in whole[:4]] == [4, 2] * 2
+    assert saved_frames(out) in range(12, len(told) + 1, 6)
+    assert read_folder(out / "reservoir").experts
+
+    assert subprocess.run([*command, "--resume"], cwd=tmp_path).returncode == 0
+    same(out, driven[0])
+    videos = sorted((out / "overlay").iterdir())
+    assert [frames_in(path) for path in videos] == [4, 2] * 6 + [4]
 
 
 @pytest.mark.slow
@@ -174,33 +255,57 @@ def test_without_arguments_it_drives_through_minicity(tmp_path, monkeypatch, cap
     assert "a drive through MiniCity" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_it_can_be_watched_while_it_runs(drive, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+@contextlib.contextmanager
+def served(drive, out):
+    """The process of a page, and its state as a viewer gets it."""
     video, source = drive
-    command = [sys.executable, ROOT / "tools" / "adapt.py", video, MODEL, f"--serve={port}"]
-    command += [f"--out={tmp_path / 'out'}", f"--source-images={source}"]
-    process = subprocess.Popen(list(map(str, command)), cwd=tmp_path)
+    command = [sys.executable, "-u", ROOT / "tools" / "adapt.py", video, MODEL, "--serve=0"]
+    command += [f"--out={out}", f"--source-images={source}"]
+    log = out.with_suffix(".txt")
+    with log.open("w") as file:
+        process = subprocess.Popen(list(map(str, command)), cwd=out.parent, stdout=file)
 
-    def state():
-        with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/state") as answer:
-            return json.load(answer)
-        time.sleep(0.2)
-        assert process.poll() is None, "it ended before it could be seen"
-        return {"frame": 0}
+    def page(path):
+        while not (found := re.search(r"127\.0\.0\.1:\d+", log.read_text())):
+            time.sleep(0.2)
+            assert process.poll() is None, "it ended before it could be seen"
+        with urlopen(f"http://{found[0]}{path}") as answer:
+            return answer.read()
 
     try:
-        while state()["frame"] < 3:
-            time.sleep(0.1)
-        seen = state()
-        assert len(seen["timeline"]) == seen["frame"]
-        with urlopen(f"http://127.0.0.1:{port}/frame/overlay.jpg") as picture:
-            assert picture.read(2) == b"\xff\xd8"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        yield process, page
     finally:
         process.kill()
-    assert len(lines(tmp_path / "out")) >= seen["frame"]
-    assert (tmp_path / "out" / "reservoir" / "manifest.json").is_file()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_it_can_be_watched_while_it_runs(drive, tmp_path):
+    with served(drive, tmp_path / "out") as (process, page):
+        while json.loads(page("/state"))["frame"] < 3:
+            time.sleep(0.1)
+        seen = json.loads(page("/state"))
+        assert len(seen["timeline"]) == seen["frame"]
+        assert page("/frame/overlay.jpg").startswith(b"\xff\xd8")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    told = lines(tmp_path / "out")
+    assert seen["frame"] <= len(told) < 4 * PART
+    (video,) = (tmp_path / "out" / "overlay").iterdir()
+    assert frames_in(video) == len(told)
+    assert saved_frames(tmp_path / "out") == len(told)
+    assert read_folder(tmp_path / "out" / "reservoir").experts
+
+
+@pytest.mark.slow
+def test_all_is_final_at_the_end_of_the_stream_while_the_page_stays(drive, driven, tmp_path):
+    with served(drive, tmp_path / "out") as (process, page):
+        while json.loads(page("/state"))["running"]:
+            time.sleep(0.2)
+        same(tmp_path / "out", driven[0])
+        (video,) = (tmp_path / "out" / "overlay").iterdir()
+        assert (video.name, frames_in(video)) == ("segment_00000.mp4", 4 * PART)
+        assert f"{4 * PART} frames; all of it is in" in (tmp_path / "out.txt").read_text()
+        assert json.loads(page("/state"))["frame"] == 4 * PART
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

@@ -1,10 +1,14 @@
 """The demonstration: what it runs, side by side, and what it shows at the end."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from subprocess import Popen
 
 import cv2
 import numpy as np
@@ -87,6 +91,22 @@ def test_a_run_that_fails_ends_the_others(tmp_path, monkeypatch, capsys):
     assert [process.poll() is not None for process in started] == [True, True]
 
 
+def test_sigterm_ends_the_runs_too(tmp_path, monkeypatch):
+    fake_commands(monkeypatch, "import time; time.sleep(60)")
+    runs = []
+
+    def start(*args, **kwargs):
+        runs.append(Popen(*args, **kwargs))
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        return runs[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    arguments = ({"a": "x"}, tmp_path, 1, 0, 4, 1)
+    monkeypatch.setattr(demo, "demo", lambda argv: demo.run_all(*arguments))
+    assert demo.main([]) == 143
+    assert [run.poll() for run in runs] == [-signal.SIGTERM]
+
+
 def test_the_truth_of_an_image_is_beside_it(tmp_path):
     image, truth = frame_paths(tmp_path, "fog", "train", 3)
     assert demo.truth_of(image) == truth
@@ -114,7 +134,7 @@ def test_it_ends_with_three_files_to_look_at(tmp_path, monkeypatch, capsys):
     truth = tmp_path / "truth.png"
     cv2.imwrite(str(truth), np.zeros((8, 16), np.uint8))
     monkeypatch.setattr(demo, "truth_of", lambda image: truth)
-    demo.main([f"--out={out}"])
+    assert demo.main([f"--out={out}"]) == 0
     printed = capsys.readouterr().out
     assert "ms per image" in printed
     files = re.findall(r"^\d\. (\S+):", printed, flags=re.MULTILINE)

@@ -1,11 +1,19 @@
 """The demonstration of classifiers: that it has every method, and what it prints."""
 
+import multiprocessing
+import os
+import select
+import signal
+import threading
+import time
+
 import pytest
 from mmengine.config import Config
 
 import mmseg_reservoir.methods  # noqa: F401 (registers them)
 from mmseg_reservoir.cls import run as run_module
 from mmseg_reservoir.cls.rows import choose_row
+from mmseg_reservoir.command_line import end_in_one_line
 from mmseg_reservoir.options import table
 from mmseg_reservoir.report.error_rates import PLUG_INS_BY_NAME
 from tools import demo_cls
@@ -103,3 +111,14 @@ def test_it_shows_a_collapse_and_what_the_reservoir_does_about_it(tmp_path, monk
             assert float(plug_in[9]) > 0.8  # purity
     assert rows["ConvNet: Source"][8] == "1"
     assert rows["ConvNet: Source"][9] == "-"
+
+
+def test_sigterm_does_not_wait_for_the_rows(tmp_path, monkeypatch):
+    # What takes four arguments and 60 seconds, and what a process that is spawned can import.
+    monkeypatch.setattr(demo_cls, "run_row", select.select)
+    rows = dict.fromkeys("abc", ())
+    threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    start = time.monotonic()
+    assert end_in_one_line(lambda: demo_cls.run_all(rows, (), (), 60, 1)) == 143
+    assert time.monotonic() - start < 30
+    assert not multiprocessing.active_children()

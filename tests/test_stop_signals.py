@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mmseg_reservoir.resume.stop_signals import StopSignals
+from mmseg_reservoir.stop_signals import StopSignals, stop_code
 
 
 def handlers():
@@ -27,6 +27,33 @@ def test_the_first_signal_waits_and_the_second_does_not(number, error):
     assert handlers() == before
     if error is SystemExit:
         assert raised.value.code == 143
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_at_once_the_first_signal_stops_both_alike(number, code):
+    before = handlers()
+    with (
+        StopSignals(at_once=True),
+        pytest.raises((KeyboardInterrupt, SystemExit)) as raised,
+    ):
+        signal.raise_signal(number)
+    assert stop_code(raised.value) == code
+    assert handlers() == before
+
+
+def test_what_waits_is_woken_once():
+    woken = []
+    with StopSignals(wake=lambda: woken.append(True)):
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+    assert woken == [True]
+
+
+def test_other_exits_are_no_stop():
+    assert [stop_code(error) for error in (SystemExit(2), SystemExit("no"), OSError())] == [
+        None
+    ] * 3
 
 
 def test_elsewhere_than_in_the_main_thread_nothing_changes():

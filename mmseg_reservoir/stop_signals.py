@@ -1,10 +1,11 @@
-"""Ctrl-C and SIGTERM: a run that is told to stop first saves where it is."""
+"""Ctrl-C and SIGTERM do the same: a run that is told to stop first saves where it is."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -14,11 +15,17 @@ class StopSignals:
 
     Elsewhere than in the main thread, where Python allows no handlers, it changes nothing.
 
+    Args:
+        at_once: Stop at the first signal, so that ``finally`` runs on SIGTERM, too. Defaults to
+            False.
+        wake: Called at the first signal, by the signal handler: ends what may wait for long.
+
     Attributes:
         caught: The signal that came, None as long as none has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: bool = False, wake: Callable[[], object] = lambda: None) -> None:
+        self.at_once, self.wake = at_once, wake
         self.caught: signal.Signals | None = None
         self._owner = os.getpid()
         self._before: dict[signal.Signals, Any] = {}
@@ -49,6 +56,16 @@ class StopSignals:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
             return
-        if self.caught is not None:
-            self.obey()
+        is_second = self.caught is not None
         self.caught = signal.Signals(number)
+        if is_second or self.at_once:
+            self.obey()
+        self.wake()
+
+
+def stop_code(error: BaseException) -> int | None:
+    """Return the exit code of what :meth:`StopSignals.obey` raised, None for any other error."""
+    if isinstance(error, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    code = 128 + signal.SIGTERM
+    return code if isinstance(error, SystemExit) and error.code == code else None

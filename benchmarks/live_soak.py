@@ -1,0 +1,310 @@
+"""A long run of `adapt.py --serve` with two viewers: do memory, threads and speed stay flat?
+
+python benchmarks/live_soak.py --frames 20000 --minutes 60 --out docs/images/live_soak.png
+
+The command runs in a process of its own, on a video of MiniCity's conditions in turn. Two viewers
+poll the page as a browser does, now and then close their tab in the middle of an answer, and pause,
+reset and save at random. The process is measured from outside. At the end it gets SIGTERM, must
+exit with 0, and everything that it wrote is read again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import cv2
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+from benchmarks.soak import Note, growth, plot, resident
+from mmseg_reservoir.minicity import write_dataset
+from mmseg_reservoir.minicity.drive import render_drive
+from mmseg_reservoir.portable import read_folder
+from mmseg_reservoir.resume.state_folder import StateFolder
+from mmseg_reservoir.seg.frame_writer import count_frames
+
+ROOT = Path(__file__).resolve().parents[1]
+MODEL = "minicity/segformer-tiny_tent_robust"
+PARTS = ("clear", "fog", "night", "rain", "snow", "fog")
+PANELS = {
+    "memory_mb": "memory (MB)",
+    "threads": "threads",
+    "k": "experts K",
+    "reservoir_kb": "reservoir (KB)",
+    "fps": "frames per second",
+    "cpu_ms": "CPU time per frame (ms)",
+}
+_POLL_SECONDS = 0.3
+"""Between two requests of a viewer, as in ``live.js``."""
+
+
+def write_video(path: Path, frames: int, length: int) -> None:
+    """Write a drive again and again, ``length`` frames of each condition, as one video."""
+    pictures = list(render_drive(length, PARTS))
+    size = (pictures[0].shape[1], pictures[0].shape[0])
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"mp4v"), 10.0, size)
+    for index in range(frames):
+        writer.write(pictures[index % len(pictures)])
+    writer.release()
+
+
+@dataclass
+class Page:
+    """The page of a running command."""
+
+    port: int
+    token: str
+
+    def ask(self, path: str) -> bytes:
+        """Return an answer."""
+        return self._request("GET", path)
+
+    def act(self, **action: Any) -> None:
+        """Ask for an action."""
+        self._request("POST", "/act", json.dumps(action), {"X-Token": self.token})
+
+    def leave(self, path: str) -> None:
+        """Ask, and close the tab in the middle of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("GET", path)
+        connection.close()
+
+    def _request(self, *request: Any) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(*request)
+            answer = connection.getresponse()
+            if answer.status >= 300:
+                raise RuntimeError(f"{request[1]}: {answer.status} {answer.read()!r}")
+            return answer.read()
+        finally:
+            connection.close()
+
+
+@dataclass
+class Viewer:
+    """Somebody who looks, acts and leaves; in a thread of its own."""
+
+    page: Page
+    seed: int
+    act_every: float
+    """Seconds between two actions, on average."""
+    counts: dict[str, int] = field(default_factory=dict)
+    error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Go home."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._look()
+        except Exception as error:
+            self.error = error  # the main thread raises it
+
+    def _look(self) -> None:
+        seen, paused, layer = 0, False, "overlay"
+        chance = _POLL_SECONDS / self.act_every
+        while not self._over.wait(_POLL_SECONDS):
+            state = json.loads(self.page.ask(f"/state?since={seen}"))
+            if state["frame"] > seen:
+                seen = state["frame"]
+                self.page.ask(f"/frame/{layer}.jpg?n={seen}")
+                self._count("pictures")
+            if self._random.random() >= chance:
+                continue
+            action = "resume" if paused else self._random.choice(["pause", "reset", "save", "tab"])
+            if action == "tab":
+                self.page.leave(f"/frame/{layer}.jpg?n={seen}")
+                layer, seen = self._random.choice(["image", "overlay"]), 0  # a new tab
+            elif action == "reset":
+                self.page.act(action="reset", expert=self._random.randrange(state["k"]))
+            else:
+                self.page.act(action=action)
+                paused = action == "pause" or (paused and action != "resume")
+            self._count(action)
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+
+def measure(process: int, out: Path, page: Page) -> Note:
+    """Return what is known of a running command, from outside."""
+    state = json.loads(page.ask("/state?since=999999999"))
+    if not state["running"]:
+        raise RuntimeError(f"the stream has ended: {state['messages']}")
+    proc = Path(f"/proc/{process}")
+    (threads,) = re.findall(r"^Threads:\s+(\d+)$", (proc / "status").read_text(), re.MULTILINE)
+    ticks = (proc / "stat").read_text().rpartition(")")[2].split()[11:13]
+    return {
+        "seconds": time.monotonic(),
+        "step": state["frame"],
+        "k": state["k"],
+        "memory_mb": resident(process),
+        "threads": int(threads),
+        "files": len(list((proc / "fd").iterdir())),
+        "reservoir_kb": _kilobytes(out / "reservoir"),
+        "state_kb": _kilobytes(out / "state"),
+        "cpu": sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"),
+    }
+
+
+def _kilobytes(folder: Path) -> float:
+    """Size of a folder's files, 0 while there are none; they may be replaced meanwhile."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total / 1024
+
+
+def rates(notes: Sequence[Note]) -> list[Note]:
+    """Add speed and CPU time per frame, between each note and the one before it."""
+    return [
+        {
+            **now,
+            "seconds": now["seconds"] - notes[0]["seconds"],
+            "fps": (now["step"] - was["step"]) / (now["seconds"] - was["seconds"]),
+            "cpu_ms": 1000 * (now["cpu"] - was["cpu"]) / max(1, now["step"] - was["step"]),
+        }
+        for was, now in pairwise(notes)
+    ]
+
+
+def check(out: Path, frames: int) -> dict[str, Any]:
+    """Read all that was written; raise if anything of it is missing or damaged."""
+    lines = [json.loads(line) for line in (out / "stream.jsonl").read_text().splitlines()]
+    if [line["index"] for line in lines] != list(range(len(lines))) or len(lines) < frames:
+        raise RuntimeError(f"stream.jsonl has {len(lines)} lines after frame {frames}")
+    partial = list(out.rglob("*partial*"))
+    videos = sorted((out / "overlay").iterdir())
+    shown = sum(map(count_frames, videos))
+    if partial or shown != len(lines):
+        raise RuntimeError(f"{shown} frames in videos, {len(lines)} lines, unfinished: {partial}")
+    found = StateFolder(out / "state").newest()
+    if found is None or found[1]["position"]["frames"] != len(lines):
+        raise RuntimeError("the last state is not that of the last frame")
+    experts = len(read_folder(out / "reservoir").experts)
+    return {"frames": len(lines), "videos": len(videos), "experts": experts}
+
+
+def soak(
+    frames: int, minutes: float, every: float, act_every: float, length: int, root: Path
+) -> tuple[list[Note], dict[str, Any]]:
+    """Run to a frame or a time, whichever is first; return notes, and what was done and found."""
+    out, video, log = root / "out", root / "drive.mp4", root / "log.txt"
+    write_dataset(root / "source", counts={"clear": {"train": 100}})
+    write_video(video, frames + 1000, length)  # it shall not end by itself
+    command = [sys.executable, "-u", ROOT / "tools" / "adapt.py", video, "--model", MODEL]
+    command += ["--serve", "0", "--out", out, "--source-images", root / "source" / "rgb_anon"]
+    notes: list[Note] = []
+    viewers: list[Viewer] = []
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            list(map(str, command)), cwd=root, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        address = _wait(lambda: re.search(r"127\.0\.0\.1:(\d+)/#(\S+)", log.read_text()), process)
+        page = Page(int(address[1]), address[2])
+        _wait(lambda: json.loads(page.ask("/state"))["frame"], process)
+        viewers += [Viewer(page, seed, act_every) for seed in range(2)]
+        end, now = time.monotonic() + 60 * minutes, 0.0
+        while now < end and (not notes or notes[-1]["step"] < frames):
+            time.sleep(every)
+            notes.append(measure(process.pid, out, page))
+            now = time.monotonic()
+            for viewer in viewers:
+                if viewer.error is not None:
+                    raise viewer.error
+    finally:
+        for viewer in viewers:
+            viewer.stop()
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(120)
+    if code:
+        raise RuntimeError(f"the exit code is {code}: {log.read_text()[-2000:]}")
+    done = {
+        name: sum(viewer.counts.get(name, 0) for viewer in viewers)
+        for name in ("pictures", "pause", "resume", "reset", "save", "tab")
+    }
+    return rates(notes), {**check(out, int(notes[-1]["step"])), **done}
+
+
+def _wait(happened: Callable[[], Any], process: subprocess.Popen) -> Any:
+    while not (found := happened()):
+        if process.poll() is not None:
+            raise RuntimeError(f"the command ended with {process.returncode}")
+        time.sleep(0.2)
+    return found
+
+
+def table(notes: Sequence[Note], rows: int = 8) -> str:
+    """Return some of the notes as a table of Markdown."""
+    lines = ["| minutes | frames | memory (MB) | threads | files | K | reservoir (KB) | fps |"]
+    lines.append("|" + "---|" * 8)
+    last = len(notes) - 1
+    for index in sorted({round(last * row / (rows - 1)) for row in range(rows)}):
+        n = notes[index]
+        lines.append(
+            f"| {n['seconds'] / 60:.1f} | {n['step']} | {n['memory_mb']:.1f} | {n['threads']} | "
+            f"{n['files']} | {n['k']} | {n['reservoir_kb']:.0f} | {n['fps']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run, print, plot."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--frames", type=int, default=20_000, help="stop after (default: 20000)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="or after (default: 60)")
+    parser.add_argument("--every", type=float, default=20.0, help="seconds between two notes")
+    parser.add_argument("--act-every", type=float, default=20.0, help="seconds between two actions")
+    parser.add_argument("--length", type=int, default=14, help="frames of each condition")
+    parser.add_argument("--keep", type=Path, help="folder for what is written (default: none)")
+    parser.add_argument("--out", type=Path, help="a picture; table and numbers go beside it")
+    args = parser.parse_args(argv)
+    times = args.every, args.act_every
+    with tempfile.TemporaryDirectory() as temporary:
+        root = (args.keep or Path(temporary)).resolve()
+        notes, found = soak(args.frames, args.minutes, *times, args.length, root)
+    text = table(notes)
+    ratios = {name: growth(notes, name) for name in (*PANELS, "state_kb", "files")}
+    print(text)
+    print(", ".join(f"{name} {value}" for name, value in found.items()))
+    for name, ratio in ratios.items():
+        print(f"{name}: last fifth over second fifth {ratio:.3f}")
+    if args.out is not None:
+        plot(notes, args.out, PANELS, xlabel="frame")
+        args.out.with_suffix(".md").write_text(f"{text}\n")
+        kept = {"found": found, "growth": ratios, "notes": notes}
+        args.out.with_suffix(".json").write_text(json.dumps(kept, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
