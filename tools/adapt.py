@@ -4,6 +4,7 @@ python tools/adapt.py                  a drive through MiniCity, made on the spo
 python tools/adapt.py drive.mp4 --model segformer_mit-b0_8xb1-160k_cityscapes-1024x1024
 python tools/adapt.py frames/ --model CONFIG --weights FILE --start-from yesterday/reservoir
 python tools/adapt.py 0 --model NAME   the camera; Ctrl-C ends it well
+python tools/adapt.py rtsp://HOST/PATH --model NAME      a network camera; connects again
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mmseg_reservoir.report.progress import StreamProgress
 from mmseg_reservoir.report.timeline import timeline
 from mmseg_reservoir.seg.frame_source import FrameSource
 from mmseg_reservoir.seg.frame_writer import FrameWriter
-from mmseg_reservoir.seg.frames import open_frames
+from mmseg_reservoir.seg.frames import is_image, natural_order, open_frames
 from mmseg_reservoir.seg.inferencer import FrameResult, ReservoirInferencer
 from mmseg_reservoir.seg.source_images import find_source_images
 from mmseg_reservoir.seg.watched_stream import WatchedStream
@@ -42,7 +43,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("input", nargs="?", help="folder, image, glob, video file or camera number")
+    parser.add_argument(
+        "input",
+        nargs="*",
+        help="folder, image, glob, video file, camera number, or address of a stream (rtsp://...); "
+        "several are read one after the other",
+    )
     parser.add_argument("--model", help="config file, or a name of mmseg's model zoo")
     parser.add_argument("--weights", help="default: those of the zoo, or load_from of the config")
     parser.add_argument("--start-from", metavar="FOLDER", help="a saved reservoir to go on with")
@@ -80,7 +86,18 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--cfg-options", nargs="+", action=DictAction, default={}, help="key=value ..."
     )
-    return parse(parser, argv)
+    args = parse(parser, argv)
+    args.input = _one_or_several(args.input)
+    return args
+
+
+def _one_or_several(inputs: list[str]) -> str | list[str] | None:
+    """Return the input, or several; images that a shell lists in the order of their numbers."""
+    if len(inputs) < 2:
+        return inputs[0] if inputs else None
+    if all(map(is_image, inputs)):
+        return [str(path) for path in natural_order(map(Path, inputs))]
+    return inputs
 
 
 def adapt(args: argparse.Namespace) -> None:
@@ -131,8 +148,9 @@ def adapt(args: argparse.Namespace) -> None:
     if inferencer.has_reservoir:
         print(f"reservoir: {inferencer.save(out / 'reservoir')}")
     print(f"experts over time: {timeline(experts)}")
-    lost = {"broken": frames.broken, "dropped": frames.dropped}
+    lost = {"broken": frames.broken, "dropped": frames.dropped, "gaps": frames.gaps}
     told = "".join(f", {number} {what}" for what, number in lost.items() if number)
+    told += f" of {frames.gap_seconds:.0f} s" if frames.gaps else ""
     print(f"{len(experts)} frames{told}; all of it is in {out}")
 
 
@@ -143,7 +161,7 @@ def _stream(
     start = time.monotonic()
     with StreamProgress(frames.total, unit="frames", interval=5.0) as progress:
         for frame in inferencer(frames):
-            writer.write(frame, dropped=frames.dropped)
+            writer.write(frame, **frames.losses())
             experts.append(frame.expert)
             fps = len(experts) / (time.monotonic() - start)
             told = f"{fps:.1f} fps" + (f", {frames.dropped} dropped" if frames.dropped else "")

@@ -69,7 +69,7 @@ class InferencerFootage:
 
     def adapt(self, frame: InputFrame) -> None:
         """Segment a frame while adapting, and write it."""
-        self.writer.write(self.inferencer.segment(frame), dropped=self.source.dropped)
+        self.writer.write(self.inferencer.segment(frame), **self.source.losses())
 
     def close(self) -> None:
         """Finish what is written."""

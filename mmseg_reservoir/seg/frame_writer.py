@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import ReservoirError
 from ..files import write_text
 from .inferencer import FrameResult
-from .label_images import NO_LABEL, Palette, overlay, paint, to_label_ids, write_image
+from .label_images import NO_LABEL, Palette, label_stem, overlay, paint, to_label_ids, write_image
 
 STREAM = "stream.jsonl"
 CONDITION = "footage"
@@ -134,8 +134,7 @@ class FrameWriter:
             "colours": lambda: paint(labels, self.palette),
         }
         place = Path(CONDITION) / "train" / self.name
-        # A name of ACDC's own keeps it: no second suffix.
-        stem = frame.name.removesuffix("_rgb_anon")
+        stem = label_stem(frame.name)
         write_image(
             self.folder / "gt" / place / f"{stem}{_SUFFIXES[self.labels]}", kinds[self.labels]()
         )

@@ -152,8 +152,9 @@ class ReservoirInferencer:
         """Segment frames in their order, and adapt to each of them.
 
         Args:
-            inputs: An image, a folder, a glob, a video file, the number of a camera, a BGR array,
-                a list of images or arrays, or a :class:`FrameSource`.
+            inputs: What :func:`open_frames` opens: an image, a folder, a glob, a video file, the
+                number of a camera, the address of a network stream, a BGR array, a PIL image, an
+                RGB tensor, a list of them, or an iterable of images.
             every: Take each so-many-th frame.
         """
         for frame in open_frames(inputs, every):

@@ -62,6 +62,11 @@ def to_label_ids(label: np.ndarray) -> np.ndarray:
     return ids[label.astype(np.uint8)]
 
 
+def label_stem(name: str) -> str:
+    """Return the name of a frame as its label has it: ACDC's image suffix is left out."""
+    return name.removesuffix("_rgb_anon")
+
+
 def write_image(path: Path, image: np.ndarray) -> None:
     """Write a picture (BGR or grey), and its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
