@@ -58,6 +58,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-adapt", action="store_true", help="only predict")
     parser.add_argument("--source-images", type=Path, metavar="FOLDER", help="for calibration")
     parser.add_argument("--overlay", choices=("video", "frames", "none"), default="video")
+    parser.add_argument(
+        "--codec",
+        metavar="CODE",
+        help="of the video, such as mp4v, which is quick to write and not played by browsers "
+        "(default: VP9 or H.264)",
+    )
     parser.add_argument("--segment", type=int, default=300, help="frames of a video file")
     parser.add_argument(
         "--save-every",
@@ -124,12 +130,14 @@ def adapt(args: argparse.Namespace) -> None:
         out,
         frames.name,
         inferencer.dataset_meta["palette"],
+        inferencer.dataset_meta["classes"],
         fps=frames.fps,
         shown=args.overlay,
         labels=args.labels,
         min_confidence=args.min_confidence,
         confidence=args.confidence,
         segment=args.segment,
+        codec=args.codec,
     )
     experts: list[int] = []
     with writer:

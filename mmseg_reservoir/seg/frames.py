@@ -78,7 +78,7 @@ class SeveralInputs(FrameSource):
     """
 
     def __init__(self, sources: Sequence[FrameSource]) -> None:
-        super().__init__()
+        super().__init__(sources[0].every)
         self.sources = sources
         self.fps = sources[0].fps
         totals = [source.total for source in sources]
