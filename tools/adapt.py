@@ -156,9 +156,9 @@ def adapt(args: argparse.Namespace) -> None:
     if inferencer.has_reservoir:
         print(f"reservoir: {inferencer.save(out / 'reservoir')}")
     print(f"experts over time: {timeline(experts)}")
-    lost = {"broken": frames.broken, "dropped": frames.dropped, "gaps": frames.gaps}
+    lost = {"broken": frames.broken, "dropped": frames.dropped}
     told = "".join(f", {number} {what}" for what, number in lost.items() if number)
-    told += f" of {frames.gap_seconds:.0f} s" if frames.gaps else ""
+    told += f", {frames.gap_seconds:.0f} s lost in gaps ({frames.gaps})" if frames.gaps else ""
     print(f"{len(experts)} frames{told}; all of it is in {out}")
 
 

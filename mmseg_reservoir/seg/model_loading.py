@@ -63,7 +63,7 @@ def _with_test_data(cfg: Config) -> Config:
         batch_size=1,
         num_workers=0,
         sampler=dict(type="DefaultSampler", shuffle=False),
-        dataset=dict(type=dataset.get("type"), pipeline=steps),
+        dataset=dict(type=dataset.get("type"), metainfo=dataset.get("metainfo"), pipeline=steps),
     )
     return cfg
 
@@ -90,21 +90,34 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
 
 def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """Classes and palette: of the checkpoint, or of the config's data, or by their number."""
-    told = saved.get("dataset_meta") or {}
-    if not told and "CLASSES" in saved:  # mmseg 0.x
-        told = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
-    kind = cfg.test_dataloader.dataset.get("type")
-    if not told and kind:
-        told = getattr(DATASETS.get(kind), "METAINFO", {})
     head = model.decode_head
     count = (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
+    known = dict(saved.get("dataset_meta") or {})
+    if not known and "CLASSES" in saved:  # mmseg 0.x
+        known = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
+    if not known:
+        dataset = cfg.test_dataloader.dataset
+        kind = DATASETS.get(dataset.type) if dataset.get("type") else None
+        known = {**getattr(kind, "METAINFO", {}), **(dataset.get("metainfo") or {})}
     city = CityscapesDataset.METAINFO
-    if not told and count == len(city["classes"]):
+    if not known and count == len(city["classes"]):
         _logger.warning("the model does not tell its classes: %d, taken for Cityscapes'", count)
-        told = city
-    classes = told.get("classes") or [f"class {index}" for index in range(count)]
-    colours = np.random.default_rng(0).integers(0, 256, (count, 3)).tolist()
-    return {"classes": tuple(classes), "palette": told.get("palette") or colours}
+        known = city
+    classes = known.get("classes") or ()
+    if classes and len(classes) != count:
+        _logger.warning(
+            "the model has %d classes, the checkpoint or the config names %d: they are called "
+            "class 0 to class %d; set test_dataloader.dataset.metainfo=dict(classes=...)",
+            count,
+            len(classes),
+            count - 1,
+        )
+        classes = ()
+    palette = known.get("palette") or ()
+    if len(palette) != count or not classes:
+        palette = np.random.default_rng(0).integers(0, 256, (count, 3)).tolist()
+    classes = classes or [f"class {index}" for index in range(count)]
+    return {"classes": tuple(classes), "palette": palette}
 
 
 def is_cityscapes(meta: dict[str, Any]) -> bool:
