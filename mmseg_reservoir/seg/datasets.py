@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,24 +66,49 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
                 f"no images *{self.img_suffix} below {told(folder)}: data_root must hold ACDC's "
                 "folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
             )
-        unlabelled = [s for s in samples if not Path(s["seg_map_path"]).is_file()]
-        if len(unlabelled) == len(samples):
-            first = samples[0]["seg_map_path"]
-            print_log(
-                f"no labels for the images below {folder} (the first should be at {first}): they "
-                "will not be scored",
-                logger="current",
-                level=logging.WARNING,
-            )
-            steps = self.pipeline.transforms
-            self.pipeline.transforms = [s for s in steps if not isinstance(s, BaseLoadAnnotations)]
-            return [{k: v for k, v in s.items() if k != "seg_map_path"} for s in samples]
-        if unlabelled:
+        missing = [s for s in samples if not Path(s["seg_map_path"]).is_file()]
+        if missing and len(missing) < len(samples):
             raise ReservoirError(
-                f"{len(unlabelled)} of {len(samples)} images below {folder} have no label, the "
-                f"first should be at {unlabelled[0]['seg_map_path']}"
+                f"{len(missing)} of {len(samples)} images below {folder} have no label, the "
+                f"first should be at {missing[0]['seg_map_path']}"
             )
+        if missing:
+            _read_without_labels(self, samples[0])
+            return [{k: v for k, v in s.items() if k != "seg_map_path"} for s in samples]
         return samples
+
+
+def make_labels_optional(dataset: Any) -> None:
+    """Let a dataset without any label be read: its images are adapted to, and not scored.
+
+    Args:
+        dataset: Any dataset, after ``full_init``. One of another making than mmengine's, or with
+            files that are not on this disk, stays as it is.
+    """
+    for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
+        if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
+            make_labels_optional(part)
+    steps = getattr(getattr(dataset, "pipeline", None), "transforms", ())
+    loads_labels = any(isinstance(step, BaseLoadAnnotations) for step in steps)
+    if not loads_labels or not len(dataset) or getattr(dataset, "backend_args", None):
+        return
+    samples = (dataset.get_data_info(index) for index in range(len(dataset)))
+    if not any(Path(s["seg_map_path"]).is_file() for s in samples if s.get("seg_map_path")):
+        _read_without_labels(dataset, dataset.get_data_info(0))
+
+
+def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
+    """Leave out the step that loads labels, and say so."""
+    label = first.get("seg_map_path")
+    where = f" (the first should be at {label})" if label else ""
+    print_log(
+        f"no labels for the images below {Path(first['img_path']).parent}{where}: they will not "
+        "be scored",
+        logger="current",
+        level=logging.WARNING,
+    )
+    steps = dataset.pipeline.transforms
+    dataset.pipeline.transforms = [s for s in steps if not isinstance(s, BaseLoadAnnotations)]
 
 
 def without_labels(pipeline: Sequence[dict]) -> list[dict]:
@@ -111,8 +136,6 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         **kwargs: See ``mmseg.datasets.BaseSegDataset``.
     """
 
-    METAINFO = dict(classes=(), palette=())
-
     def __init__(
         self,
         data_root: str,
@@ -123,6 +146,7 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
     ) -> None:
         check_count(num_images)
         self.num_images = num_images
+        kwargs.setdefault("metainfo", dict(classes=(), palette=()))
         super().__init__(
             img_suffix=img_suffix,
             data_prefix=dict(img_path=data_root),

@@ -3,10 +3,14 @@ import shutil
 import cv2
 import numpy as np
 import pytest
+from mmengine.dataset import ConcatDataset
+from mmseg.datasets import BaseSegDataset
 from torch.utils.data import DataLoader
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import ACDCDataset, UnlabelledImages
+from mmseg_reservoir.seg.bad_images import CheckedDataset
+from mmseg_reservoir.seg.datasets import make_labels_optional
 
 PIPELINE = [
     dict(type="LoadImageFromFile"),
@@ -53,6 +57,39 @@ def test_a_condition_without_any_label_is_read_without(root):
     assert len(dataset) == 3
     assert "gt_sem_seg" not in dataset[0]["data_samples"]
     assert "seg_map_path" not in dataset.get_data_info(0)
+
+
+def plain(root, labels, **more):
+    prefix = dict(img_path="rgb_anon/snow/train", seg_map_path=labels)
+    options = dict(data_root=str(root), data_prefix=prefix, pipeline=PIPELINE, **more)
+    suffixes = dict(img_suffix="_rgb_anon.png", seg_map_suffix="_gt_labelTrainIds.png")
+    return BaseSegDataset(**suffixes, **options)
+
+
+def test_labels_are_optional_in_a_dataset_of_mmsegs(root, capsys):
+    labelled = plain(root, "gt/snow/train")
+    make_labels_optional(labelled)
+    assert "gt_sem_seg" in labelled[0]["data_samples"]
+    assert not capsys.readouterr().out
+    without = plain(root, "ann")
+    with pytest.raises(FileNotFoundError):
+        without[0]
+    both = ConcatDataset([labelled, without])
+    make_labels_optional(both)
+    assert "they will not be scored" in capsys.readouterr().out
+    assert "gt_sem_seg" in both[0]["data_samples"]
+    assert "gt_sem_seg" not in both[3]["data_samples"]
+    make_labels_optional(plain(root, "ann", backend_args=dict(backend="local")))  # not looked at
+    make_labels_optional([1, 2])  # some other dataset
+
+
+def test_a_missing_label_that_nobody_wants_is_not_blamed(root):
+    dataset = plain(root, "ann")
+    make_labels_optional(dataset)
+    dataset.pipeline.transforms.insert(1, lambda results: 1 / 0)
+    with pytest.raises(ReservoirError, match="ZeroDivisionError") as told:
+        CheckedDataset(dataset)[0]
+    assert "/ann/" not in str(told.value)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
