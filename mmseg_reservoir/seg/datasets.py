@@ -16,6 +16,7 @@ from mmseg.datasets import BaseSegDataset, CityscapesDataset
 from mmseg.datasets.transforms import LoadAnnotations
 from PIL import Image
 
+from ..datasets.street_scenes import minicity_hint
 from ..errors import ReservoirError
 from ..files import told
 from .bad_images import explain
@@ -65,6 +66,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
             raise ReservoirError(
                 f"no images *{self.img_suffix} below {told(folder)}: data_root must hold ACDC's "
                 "folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
+                f"{minicity_hint(folder)}"
             )
         missing = [s for s in samples if not Path(s["seg_map_path"]).is_file()]
         if missing and len(missing) < len(samples):
@@ -161,7 +163,7 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         if len(samples) < 2:
             raise ReservoirError(
                 f"{len(samples)} source images *{self.img_suffix} below {told(folder)}: "
-                "calibration needs 2 or more (2000 in the paper)"
+                f"calibration needs 2 or more (2000 in the paper){minicity_hint(folder)}"
             )
         if self.num_images is None or self.num_images >= len(samples):
             return samples

@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -7,6 +8,7 @@ from mmengine.dataset import ConcatDataset
 from mmseg.datasets import BaseSegDataset
 from torch.utils.data import DataLoader
 
+from mmseg_reservoir.datasets import street_scenes
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import ACDCDataset, UnlabelledImages
 from mmseg_reservoir.seg.bad_images import CheckedDataset
@@ -49,6 +51,25 @@ def test_missing_folder_empty_folder_and_missing_label_are_explained(root):
     label.unlink()
     with pytest.raises(ReservoirError, match=rf"1 of 3 images .*{label.name}"):
         ACDCDataset(data_root=str(root), condition="rain")
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("tools/make_minicity.py", "python tools/make_minicity.py"),
+        ("mmseg_reservoir/.mim/tools/make_minicity.py", "reservoir-make-minicity"),
+    ],
+)
+def test_without_minicity_it_is_told_how_to_make_it(place, command, monkeypatch):
+    monkeypatch.setattr(street_scenes, "shipped", lambda name: Path(place))
+    made = rf"make it with {command} data/minicity$"
+    with pytest.raises(ReservoirError, match=rf"no images .*{made}"):
+        ACDCDataset(data_root="data/minicity", condition="fog")
+    with pytest.raises(ReservoirError, match=rf"0 source images .*{made}"):
+        UnlabelledImages(data_root="data/minicity/rgb_anon/clear/train")
+    with pytest.raises(ReservoirError) as told:
+        ACDCDataset(data_root="data/acdc", condition="fog")
+    assert "minicity" not in str(told.value)
 
 
 def test_a_condition_without_any_label_is_read_without(root):
