@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,14 +96,32 @@ def make_labels_optional(dataset: Any) -> None:
     if not loads_labels or not len(dataset) or getattr(dataset, "backend_args", None):
         return
     samples = (dataset.get_data_info(index) for index in range(len(dataset)))
-    if not any(Path(s["seg_map_path"]).is_file() for s in samples if s.get("seg_map_path")):
+    # Without a folder of labels, mmseg looks for them beside the images: .png is then the image.
+    files = (s.get("seg_map_path") for s in samples if s.get("seg_map_path") != s["img_path"])
+    if not any(file and Path(file).is_file() for file in files):
         _read_without_labels(dataset, dataset.get_data_info(0))
+
+
+def label_names(dataset: Any) -> dict[str, str]:
+    """Return a name for the predicted label of every image, by its path.
+
+    That is the name of the image, or its path below the folder of all where two share a name. A
+    dataset of another making than mmengine's has no names.
+    """
+    if not hasattr(dataset, "get_data_info"):
+        return {}
+    paths = [str(dataset.get_data_info(index)["img_path"]) for index in range(len(dataset))]
+    stems = {path: Path(path).stem for path in paths}
+    if len(set(stems.values())) == len(stems):
+        return stems
+    base = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return {path: os.path.splitext(os.path.relpath(path, base))[0] for path in paths}
 
 
 def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
     """Leave out the step that loads labels, and say so."""
-    label = first.get("seg_map_path")
-    where = f" (the first should be at {label})" if label else ""
+    label = {first.get("seg_map_path")} - {first["img_path"], None}
+    where = f" (the first should be at {label.pop()})" if label else ""
     print_log(
         f"no labels for the images below {Path(first['img_path']).parent}{where}: they will not "
         "be scored",

@@ -12,7 +12,7 @@ from mmseg_reservoir.datasets import street_scenes
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import ACDCDataset, UnlabelledImages
 from mmseg_reservoir.seg.bad_images import CheckedDataset
-from mmseg_reservoir.seg.datasets import make_labels_optional
+from mmseg_reservoir.seg.datasets import label_names, make_labels_optional
 
 PIPELINE = [
     dict(type="LoadImageFromFile"),
@@ -102,6 +102,21 @@ def test_labels_are_optional_in_a_dataset_of_mmsegs(root, capsys):
     assert "gt_sem_seg" not in both[3]["data_samples"]
     make_labels_optional(plain(root, "ann", backend_args=dict(backend="local")))  # not looked at
     make_labels_optional([1, 2])  # some other dataset
+    prefix = dict(img_path="rgb_anon/snow/train", seg_map_path="rgb_anon/snow/train")
+    beside = BaseSegDataset(
+        data_root=str(root), data_prefix=prefix, img_suffix=".png", pipeline=PIPELINE
+    )
+    make_labels_optional(beside)  # its images are no labels
+    assert "gt_sem_seg" not in beside[0]["data_samples"]
+
+
+def test_no_two_images_share_the_name_of_a_prediction(root):
+    assert all("/" not in name for name in label_names(plain(root, "ann")).values())
+    (first, *_) = sorted((root / "rgb_anon/snow/train").rglob("*.png"))
+    shutil.copytree(first.parent, root / "rgb_anon/snow/train/other")
+    names = label_names(plain(root, "ann"))
+    assert len(set(names.values())) == len(names) == 6
+    assert names[str(first)] == f"{first.parent.name}/{first.stem}"
 
 
 def test_a_missing_label_that_nobody_wants_is_not_blamed(root):
