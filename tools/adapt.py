@@ -4,6 +4,7 @@ python tools/adapt.py                  a drive through MiniCity, made on the spo
 python tools/adapt.py drive.mp4 --model segformer_mit-b0_8xb1-160k_cityscapes-1024x1024
 python tools/adapt.py frames/ --model CONFIG --weights FILE --start-from yesterday/reservoir
 python tools/adapt.py 0 --model NAME   the camera; Ctrl-C or SIGTERM ends it well
+python tools/adapt.py rtsp://HOST/PATH --model NAME      a network camera; connects again
 python tools/adapt.py drive.mp4 --model NAME --resume    continues what was killed
 """
 
@@ -38,7 +39,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("input", nargs="?", help="folder, image, glob, video file or camera number")
+    parser.add_argument(
+        "input",
+        nargs="*",
+        help="folder, image, glob, video file, camera number, or address of a stream (rtsp://...); "
+        "several are read one after the other",
+    )
     parser.add_argument("--model", help="config file, or a name of mmseg's model zoo")
     parser.add_argument("--weights", help="default: those of the zoo, or load_from of the config")
     parser.add_argument("--start-from", metavar="FOLDER", help="a saved reservoir to go on with")
@@ -48,6 +54,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-adapt", action="store_true", help="only predict")
     parser.add_argument("--source-images", type=Path, metavar="FOLDER", help="for calibration")
     parser.add_argument("--overlay", choices=("video", "frames", "none"), default="video")
+    parser.add_argument(
+        "--codec",
+        metavar="CODE",
+        help="of the video, such as mp4v, which is quick to write and not played by browsers "
+        "(default: VP9 or H.264)",
+    )
     parser.add_argument("--segment", type=int, default=300, help="frames of a video file")
     parser.add_argument(
         "--save-every",
@@ -82,7 +94,20 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
     )
-    return parse(parser, argv)
+    args = parse(parser, argv)
+    args.input = _one_or_several(args.input)
+    return args
+
+
+def _one_or_several(inputs: list[str]) -> str | list[str] | None:
+    """Return the input, or several; images that a shell lists in the order of their numbers."""
+    if len(inputs) < 2:
+        return inputs[0] if inputs else None
+    from mmseg_reservoir.seg.frames import is_image, natural_order
+
+    if all(map(is_image, inputs)):
+        return [str(path) for path in natural_order(map(Path, inputs))]
+    return inputs
 
 
 def adapt(args: argparse.Namespace) -> None:
@@ -90,7 +115,7 @@ def adapt(args: argparse.Namespace) -> None:
     _check(args)
     with _listener(args.serve) as listener:  # a busy port shows before anything is made
         from mmseg_reservoir.seg.footage_run import FootageRun
-        from mmseg_reservoir.seg.frames import open_frames
+        from mmseg_reservoir.seg.frames import is_address, open_frames
         from mmseg_reservoir.seg.inferencer import ReservoirInferencer
         from mmseg_reservoir.seg.source_images import find_source_images
 
@@ -110,19 +135,23 @@ def adapt(args: argparse.Namespace) -> None:
             cfg_options=args.cfg_options,
             **({} if source_images is None else {"source_images": source_images}),
         )
-        same = ("input", "model", "start_from", "size", "seed", "no_adapt")
+        same = ("model", "start_from", "size", "seed", "no_adapt")
+        about = {name: getattr(args, name) for name in same}
+        if not is_address(args.input):  # one may hold a password; the stream has its name
+            about["input"] = args.input
         run = FootageRun(
             inferencer,
             frames,
             out,
             save_every=args.save_every,
             resume=args.resume,
-            about={name: getattr(args, name) for name in same},
+            about=about,
             shown=args.overlay,
             labels=args.labels,
             min_confidence=args.min_confidence,
             confidence=args.confidence,
             segment=args.segment,
+            codec=args.codec,
         )
         with StopSignals(wake=frames.stop) as signals, run:
             if run.count:
@@ -181,6 +210,8 @@ def _report(run: FootageRun) -> None:
     print(f"experts over time: {timeline(run.experts())}")
     lost = {"broken": run.frames.broken, "dropped": run.frames.dropped}
     told = "".join(f", {number} {what}" for what, number in lost.items() if number)
+    if run.frames.gaps:
+        told += f", {run.frames.gap_seconds:.0f} s lost in gaps ({run.frames.gaps})"
     print(f"{run.count} frames{told}; all of it is in {run.folder}", flush=True)
 
 

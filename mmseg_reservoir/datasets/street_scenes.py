@@ -10,10 +10,12 @@ CVPR 2020) and SHIFT (Sun et al., CVPR 2022); `seg.named_sets` has them as domai
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ReservoirError
+from ..files import shipped
 from ..minicity.scene import COLUMNS, ROWS
 from ..minicity.writer import MANIFEST
 from .disk_layout import Cell, Layout
@@ -24,6 +26,21 @@ ACDC_IMAGES = {
     for condition in ("fog", "night", "rain", "snow")
 } | {("val", "night"): 106}
 CITYSCAPES_IMAGES = {("train", "clear"): 2975, ("val", "clear"): 500, ("test", "clear"): 1525}
+
+
+def minicity_command() -> str:
+    """Return the command that writes MiniCity, of a checkout or of an installed package."""
+    is_installed = ".mim" in shipped("tools/make_minicity.py").parts
+    return "reservoir-make-minicity" if is_installed else "python tools/make_minicity.py"
+
+
+def minicity_hint(path: str | os.PathLike) -> str:
+    """Return how to make MiniCity, for a message about missing data; empty for other data."""
+    parts = Path(path).parts
+    if "minicity" not in parts:
+        return ""
+    root = Path(*parts[: parts.index("minicity") + 1])
+    return f"; MiniCity is missing: make it with {minicity_command()} {root}"
 
 
 def _cells(counts: Mapping[tuple[str, str], int], images: str, labels: str) -> list[Cell]:
@@ -56,7 +73,7 @@ def _minicity_cells(root: Path) -> list[Cell]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReservoirError(
             f"{root / MANIFEST} is damaged ({type(error).__name__}: {error}): move {root} away "
-            "and write the data set again with tools/make_minicity.py"
+            f"and write the data set again with {minicity_command()}"
         ) from error
 
 
@@ -103,7 +120,7 @@ MINICITY = Layout(
     image_suffix="_rgb_anon.png",
     label_suffix="_gt_labelTrainIds.png",
     size=(ROWS, COLUMNS),
-    download="write it again: python tools/make_minicity.py {root} --overwrite",
+    download=f"write it again: {minicity_command()} {{root}} --overwrite",
 )
 DARK_ZURICH = Layout(
     title="Dark Zurich",

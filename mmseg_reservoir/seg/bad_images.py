@@ -95,6 +95,9 @@ def explain(info: Mapping[str, Any], error: Exception) -> str:
         error: What its pipeline raised.
     """
     files = {key: str(info[key]) for key in ("img_path", "seg_map_path") if info.get(key)}
+    label = files.get("seg_map_path")
+    if label and not Path(label).exists() and label not in str(error):
+        del files["seg_map_path"]  # labels are optional: nobody asked for this one
     facts = {key: examine(Path(file), key == "seg_map_path") for key, file in files.items()}
     for key, file in files.items():
         fault = _fault_of_file(facts[key])

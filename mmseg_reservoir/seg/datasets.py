@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mmseg.datasets import BaseSegDataset, CityscapesDataset
 from mmseg.datasets.transforms import LoadAnnotations
 from PIL import Image
 
+from ..datasets.street_scenes import minicity_hint
 from ..errors import ReservoirError
 from ..files import told
 from .bad_images import explain
@@ -65,25 +67,69 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
             raise ReservoirError(
                 f"no images *{self.img_suffix} below {told(folder)}: data_root must hold ACDC's "
                 "folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
+                f"{minicity_hint(folder)}"
             )
-        unlabelled = [s for s in samples if not Path(s["seg_map_path"]).is_file()]
-        if len(unlabelled) == len(samples):
-            first = samples[0]["seg_map_path"]
-            print_log(
-                f"no labels for the images below {folder} (the first should be at {first}): they "
-                "will not be scored",
-                logger="current",
-                level=logging.WARNING,
-            )
-            steps = self.pipeline.transforms
-            self.pipeline.transforms = [s for s in steps if not isinstance(s, BaseLoadAnnotations)]
-            return [{k: v for k, v in s.items() if k != "seg_map_path"} for s in samples]
-        if unlabelled:
+        missing = [s for s in samples if not Path(s["seg_map_path"]).is_file()]
+        if missing and len(missing) < len(samples):
             raise ReservoirError(
-                f"{len(unlabelled)} of {len(samples)} images below {folder} have no label, the "
-                f"first should be at {unlabelled[0]['seg_map_path']}"
+                f"{len(missing)} of {len(samples)} images below {folder} have no label, the "
+                f"first should be at {missing[0]['seg_map_path']}"
             )
+        if missing:
+            _read_without_labels(self, samples[0])
+            return [{k: v for k, v in s.items() if k != "seg_map_path"} for s in samples]
         return samples
+
+
+def make_labels_optional(dataset: Any) -> None:
+    """Let a dataset without any label be read: its images are adapted to, and not scored.
+
+    Args:
+        dataset: Any dataset, after ``full_init``. One of another making than mmengine's, or with
+            files that are not on this disk, stays as it is.
+    """
+    for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
+        if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
+            make_labels_optional(part)
+    steps = getattr(getattr(dataset, "pipeline", None), "transforms", ())
+    loads_labels = any(isinstance(step, BaseLoadAnnotations) for step in steps)
+    if not loads_labels or not len(dataset) or getattr(dataset, "backend_args", None):
+        return
+    samples = (dataset.get_data_info(index) for index in range(len(dataset)))
+    # Without a folder of labels, mmseg looks for them beside the images: .png is then the image.
+    files = (s.get("seg_map_path") for s in samples if s.get("seg_map_path") != s["img_path"])
+    if not any(file and Path(file).is_file() for file in files):
+        _read_without_labels(dataset, dataset.get_data_info(0))
+
+
+def label_names(dataset: Any) -> dict[str, str]:
+    """Return a name for the predicted label of every image, by its path.
+
+    That is the name of the image, or its path below the folder of all where two share a name. A
+    dataset of another making than mmengine's has no names.
+    """
+    if not hasattr(dataset, "get_data_info"):
+        return {}
+    paths = [str(dataset.get_data_info(index)["img_path"]) for index in range(len(dataset))]
+    stems = {path: Path(path).stem for path in paths}
+    if len(set(stems.values())) == len(stems):
+        return stems
+    base = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return {path: os.path.splitext(os.path.relpath(path, base))[0] for path in paths}
+
+
+def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
+    """Leave out the step that loads labels, and say so."""
+    label = {first.get("seg_map_path")} - {first["img_path"], None}
+    where = f" (the first should be at {label.pop()})" if label else ""
+    print_log(
+        f"no labels for the images below {Path(first['img_path']).parent}{where}: they will not "
+        "be scored",
+        logger="current",
+        level=logging.WARNING,
+    )
+    steps = dataset.pipeline.transforms
+    dataset.pipeline.transforms = [s for s in steps if not isinstance(s, BaseLoadAnnotations)]
 
 
 def without_labels(pipeline: Sequence[dict]) -> list[dict]:
@@ -111,8 +157,6 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         **kwargs: See ``mmseg.datasets.BaseSegDataset``.
     """
 
-    METAINFO = dict(classes=(), palette=())
-
     def __init__(
         self,
         data_root: str,
@@ -123,6 +167,7 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
     ) -> None:
         check_count(num_images)
         self.num_images = num_images
+        kwargs.setdefault("metainfo", dict(classes=(), palette=()))
         super().__init__(
             img_suffix=img_suffix,
             data_prefix=dict(img_path=data_root),
@@ -137,7 +182,7 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         if len(samples) < 2:
             raise ReservoirError(
                 f"{len(samples)} source images *{self.img_suffix} below {told(folder)}: "
-                "calibration needs 2 or more (2000 in the paper)"
+                f"calibration needs 2 or more (2000 in the paper){minicity_hint(folder)}"
             )
         if self.num_images is None or self.num_images >= len(samples):
             return samples

@@ -42,8 +42,8 @@ class InferencerOrder:
                 f"{self.model} adapts without a reservoir, so there are no experts to share: give "
                 "--cfg-options reservoir.preset=robust"
             )
-        palette = inferencer.dataset_meta["palette"]
-        place = {"folder": self.folder, "name": frames.name, "palette": palette}
+        meta = {name: inferencer.dataset_meta[name] for name in ("classes", "palette")}
+        place = {"folder": self.folder, "name": frames.name, **meta}
         writer = FrameWriter(**place, fps=frames.fps, lines=lines, **self.written)
         return InferencerFootage(inferencer, frames, writer)
 
@@ -65,7 +65,7 @@ class InferencerFootage:
 
     def adapt(self, frame: InputFrame) -> None:
         """Segment a frame while adapting, and write it."""
-        self.writer.write(self.inferencer.segment(frame), dropped=self.source.dropped)
+        self.writer.write(self.inferencer.segment(frame), **self.source.losses())
 
     def close(self) -> None:
         """Finish what is written."""

@@ -70,9 +70,11 @@ class FootageRun:
         with self._open:
             found = self._find() if self._resume else None
             lines = {} if found is None else self._restore(*found)
-            palette = self.inferencer.dataset_meta["palette"]
+            meta = self.inferencer.dataset_meta
             options = {"fps": self.frames.fps, **self._written, **lines}
-            self.writer = FrameWriter(self.folder, self.frames.name, palette, **options)
+            self.writer = FrameWriter(
+                self.folder, self.frames.name, meta["palette"], meta["classes"], **options
+            )
             self._open.push(self.writer)
             self._open = self._open.pop_all()
         return self
@@ -88,7 +90,7 @@ class FootageRun:
                 self._open.enter_context(locked(self.folder))
                 self._begun = True
                 self._save({"pipeline": None, "generators": generators})
-            self.writer.write(result, dropped=self.frames.dropped)
+            self.writer.write(result, **self.frames.losses())
             self._position["frames"] += 1
             self._position["next"] = frame.index + 1
             if self.count % self.save_every == 0:

@@ -55,7 +55,16 @@ class FrameSource(ABC):
         """Frames that could not be read so far."""
         self.dropped = 0
         """Frames that a camera took while nobody had time for them."""
+        self.gaps = 0
+        """How often the connection to a network camera was lost and found again."""
+        self.gap_seconds = 0.0
+        """Time without a connection, in all gaps."""
         self.stopping = threading.Event()
+
+    def losses(self) -> dict[str, float]:
+        """Return what is missing from a live stream so far, for its record."""
+        gaps = {"gaps": self.gaps, "gap_seconds": round(self.gap_seconds, 3)} if self.gaps else {}
+        return {"dropped": self.dropped, **gaps}
 
     @abstractmethod
     def __iter__(self) -> Iterator[InputFrame]: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -15,7 +15,18 @@ import numpy as np
 from ..errors import ReservoirError
 from ..files import append_bytes, write_text
 from .inferencer import FrameResult
-from .label_images import NO_LABEL, Palette, overlay, paint, to_label_ids, write_image
+from .label_images import (
+    NO_LABEL,
+    Palette,
+    draw_key,
+    label_stem,
+    overlay,
+    paint,
+    to_label_ids,
+    write_image,
+)
+from .model_loading import is_cityscapes
+from .video_codec import check_codec, find_codec
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +46,8 @@ class FrameWriter:
     """Writes what is made of each frame at once, so that an end by force loses at most a segment.
 
     - ``stream.jsonl``: a line per frame;
-    - ``overlay/segment_00000.mp4``, ...: labels over the images, so many frames each. A segment
+    - ``overlay/segment_00000.mp4``, ...: labels over the images, so many frames each, with a key
+      (:func:`draw_key`), in a codec that browsers play where OpenCV has one. A segment
       that is not finished is called ``.partial.mp4``; or ``overlay/{name}.png`` for each frame;
     - ``rgb_anon/footage/train/{stream}/{name}_rgb_anon.png`` and its labels below ``gt``, as in
       ACDC: ``ACDCDataset(data_root=FOLDER, condition="footage")`` reads both;
@@ -45,16 +57,18 @@ class FrameWriter:
         folder: Where all of that goes; one that holds another stream is refused.
         name: That of the stream.
         palette: RGB by class.
+        classes: Names of the classes, for the key; None for a key without classes.
         fps: Of the video.
         shown: Overlays as a ``"video"``, as ``"frames"``, or ``"none"``.
-        labels: Write labels as Cityscapes' ``"trainids"``, ``"labelids"`` or ``"colours"``; None
-            for none.
+        labels: Write labels as ``"trainids"`` (numbers of the model's classes), Cityscapes'
+            ``"labelids"`` (only for its classes) or ``"colours"``; None for none.
         min_confidence: Labels less probable than this are 255 (black as colours).
         confidence: Write maps of confidence, too.
         segment: Frames of a video file.
         lines: Continue a stream after so many of its lines; those after them are removed. None to
             begin. Defaults to None.
         segments: With ``lines``: video files to keep; those after them are removed. Defaults to 0.
+        codec: Code of the video's codec, such as ``"mp4v"``. Defaults to one that browsers play.
     """
 
     def __init__(
@@ -62,6 +76,7 @@ class FrameWriter:
         folder: str | Path,
         name: str,
         palette: Palette,
+        classes: Sequence[str] | None = None,
         fps: float = 10.0,
         shown: Literal["video", "frames", "none"] = "video",
         labels: Literal["trainids", "labelids", "colours"] | None = None,
@@ -70,6 +85,7 @@ class FrameWriter:
         segment: int = 300,
         lines: int | None = None,
         segments: int = 0,
+        codec: str | None = None,
     ) -> None:
         self.folder = Path(folder).expanduser()
         if lines is not None:
@@ -80,10 +96,16 @@ class FrameWriter:
             )
         if not 0 <= min_confidence <= 1:
             raise ReservoirError(f"min_confidence must lie in [0, 1], got {min_confidence}")
-        self.name, self.palette = name, palette
+        if labels == "labelids" and not is_cityscapes({"classes": classes or ()}):
+            count = "unknown classes" if classes is None else f"{len(classes)} classes of its own"
+            raise ReservoirError(
+                f"labels='labelids' are Cityscapes' ids, and the model has {count}: write "
+                "'trainids' (--labels trainids), the numbers of the model's classes, or 'colours'"
+            )
+        self.name, self.palette, self.classes = name, palette, classes
         self.shown, self.labels, self.confidence = shown, labels, confidence
         self.min_confidence = min_confidence
-        self._video = VideoSegments(self.folder / "overlay", fps, segment, segments)
+        self._video = VideoSegments(self.folder / "overlay", fps, segment, segments, codec)
         if lines is not None:
             self._video.remove_later()
         self._newest: tuple[FrameResult, np.ndarray] | None = None  # with its overlay
@@ -109,7 +131,8 @@ class FrameWriter:
         """Write all that is asked for of a frame, its line last; ``more`` joins the line."""
         sure = self._sure_labels(frame)
         if self.shown != "none":
-            shown = self._draw(frame, sure)
+            picture, classes = self._draw(frame, sure), self.classes or ()
+            shown = draw_key(picture, sure, classes, self.palette, frame.expert, frame.k)
             if self.shown == "video":
                 self._video.write(shown)
             else:
@@ -146,8 +169,7 @@ class FrameWriter:
             "colours": lambda: paint(labels, self.palette),
         }
         place = Path(CONDITION) / "train" / self.name
-        # A name of ACDC's own keeps it: no second suffix.
-        stem = frame.name.removesuffix("_rgb_anon")
+        stem = label_stem(frame.name)
         write_image(
             self.folder / "gt" / place / f"{stem}{_SUFFIXES[self.labels]}", kinds[self.labels]()
         )
@@ -181,12 +203,18 @@ class VideoSegments:
         fps: Frames per second.
         length: Frames of a file.
         number: Number of the first file. Defaults to 0.
+        codec: Code of the codec. Defaults to one that browsers play (:func:`find_codec`).
     """
 
-    def __init__(self, folder: Path, fps: float, length: int, number: int = 0) -> None:
+    def __init__(
+        self, folder: Path, fps: float, length: int, number: int = 0, codec: str | None = None
+    ) -> None:
         if length < 1:
             raise ReservoirError(f"a segment must have 1 or more frames, got {length}")
+        if codec is not None:
+            check_codec(codec)
         self.folder, self.fps, self.length, self.number = folder, fps, length, number
+        self.codec = codec
         self._writer: cv2.VideoWriter | None = None
         self._frames = 0
         self._size = (0, 0)
@@ -229,13 +257,16 @@ class VideoSegments:
 
     def _open(self, size: tuple[int, int]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        path, codec = self._path("partial.mp4"), cv2.VideoWriter.fourcc(*"mp4v")
+        path, codec = (
+            self._path("partial.mp4"),
+            cv2.VideoWriter.fourcc(*(self.codec or find_codec())),
+        )
         self._writer = cv2.VideoWriter(str(path), codec, self.fps, size)
         if not self._writer.isOpened():
             self._writer = None
             raise ReservoirError(
-                f"cannot write the video {path}: is the disk full? Else this OpenCV has no codec "
-                "mp4v: ask for frames instead (--overlay frames)"
+                f"cannot write the video {path}: is the disk full? Else ask for frames instead "
+                "(--overlay frames)"
             )
         self._size, self._frames = size, 0
 

@@ -40,6 +40,10 @@ DEFAULTS = {
 """How a config adapts that says nothing of it."""
 
 
+_LARGE = 4
+"""Times the pixels of a training crop; usual models of Cityscapes see up to 4 times as many."""
+
+
 class ReservoirInferencer:
     """Segments frames one by one and adapts to them, in the manner of ``MMSegInferencer``.
 
@@ -107,6 +111,7 @@ class ReservoirInferencer:
         self.model = AdaptiveSegmentor(segmentor, pipeline).eval()
         self.model.frozen = not adapt
         self.model.measures_entropy = False  # nothing of a frame result tells it
+        self._size_is_chosen = size is not None
         self._transform = Compose([dict(type="LoadImageFromNDArray"), *_after_loading(self._steps)])
         self._is_checked = False
 
@@ -155,8 +160,9 @@ class ReservoirInferencer:
         """Segment frames in their order, and adapt to each of them.
 
         Args:
-            inputs: An image, a folder, a glob, a video file, the number of a camera, a BGR array,
-                a list of images or arrays, or a :class:`FrameSource`.
+            inputs: What :func:`open_frames` opens: an image, a folder, a glob, a video file, the
+                number of a camera, the address of a network stream, a BGR array, a PIL image, an
+                RGB tensor, a list of them, or an iterable of images.
             every: Take each so-many-th frame.
         """
         for frame in open_frames(inputs, every):
@@ -200,9 +206,27 @@ class ReservoirInferencer:
                         "that come with us cannot be compared with theirs: give "
                         "source_images=dict(data_root=FOLDER) (--source-images FOLDER)"
                     )
+        self._warn_of_large(frame, inputs)
         with self.model.pipeline.lock:
             check_model(self.model.segmentor, inputs)
         self._is_checked = True
+
+    def _warn_of_large(self, frame: InputFrame, inputs: torch.Tensor) -> None:
+        """Report frames that take a model minutes each, before the first one does."""
+        trained = _trained_size(self.cfg)
+        if trained is None or self._size_is_chosen:
+            return
+        times = inputs[0, 0].numel() / (trained[0] * trained[1])
+        if times <= _LARGE:
+            return
+        height, width = frame.image.shape[:2]
+        scale = max(trained[0] / height, trained[1] / width)
+        size = round(width * scale), round(height * scale)
+        _logger.warning(
+            "frames reach the model as %dx%d, %.0f times the pixels of the %dx%d that it was "
+            "trained on, which is slow and may cost accuracy: give size=%s (--size %dx%d)",
+            *(inputs.shape[-1], inputs.shape[-2], times, trained[1], trained[0], size, *size),
+        )
 
     def freeze(self, frozen: bool = True) -> ReservoirInferencer:
         """Stop adapting (or go on); frames are still routed to the experts that there are."""
@@ -233,6 +257,15 @@ class ReservoirInferencer:
         """Go on with the experts of a folder that :meth:`save` wrote."""
         load_reservoir(self.model.pipeline, folder)
         return self
+
+
+def _trained_size(cfg: Config) -> tuple[int, int] | None:
+    """Return height and width of the crops that a model was trained on, if its config has them."""
+    size = cfg.model.get("data_preprocessor", {}).get("size") or cfg.get("crop_size")
+    # A model with slide inference sees its crops one by one.
+    if size is None or (cfg.model.get("test_cfg") or {}).get("mode") == "slide":
+        return None
+    return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 
 def _after_loading(steps: list[dict]) -> list[dict]:

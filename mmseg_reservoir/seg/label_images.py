@@ -19,6 +19,21 @@ NO_LABEL = 255
 CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 """Cityscapes' label id of each of its 19 train ids."""
 
+EXPERT_COLORS = (
+    (0x4C, 0x78, 0xA8),
+    (0xF5, 0x85, 0x18),
+    (0x54, 0xA2, 0x4B),
+    (0xE4, 0x57, 0x56),
+    (0xB2, 0x79, 0xA2),
+    (0x72, 0xB7, 0xB2),
+    (0xEE, 0xCA, 0x3B),
+    (0x9D, 0x75, 0x5D),
+    (0xFF, 0x9D, 0xA6),
+    (0xBA, 0xB0, 0xAC),
+)
+"""RGB by expert, those of the live page; from the eleventh expert on they repeat."""
+
+_KEY_CLASSES = 6  # in the key of an overlay, at most
 _ROW, _BOX, _LETTER = 18, 12, 8  # pixels of a legend: height of a row, side of a box, width
 _FONT = (cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA)
 
@@ -55,11 +70,58 @@ def legend(label: np.ndarray, classes: Sequence[str], palette: Palette, width: i
     return strip
 
 
+def draw_key(
+    picture: np.ndarray,
+    label: np.ndarray,
+    classes: Sequence[str],
+    palette: Palette,
+    expert: int,
+    k: int,
+) -> np.ndarray:
+    """Return a picture (BGR) with a key in its upper left corner.
+
+    It names the expert, K, and the classes that cover most of the picture, with their colors. It
+    takes half of the height at most; a picture that is too small for a line of text has none.
+    """
+    height, width = picture.shape[:2]
+    scale = max(0.32, min(height, width) / 1000)  # smaller letters cannot be read
+    row, thickness = round(40 * scale), max(1, round(1.5 * scale))
+    margin, box = row // 4, row // 2
+    counts = np.bincount(label.ravel(), minlength=len(classes))[: len(classes)]
+    room = min(_KEY_CLASSES, height // 2 // row - 1)
+    if room < 0:
+        return picture
+    largest = [index for index in np.argsort(-counts, kind="stable")[:room] if counts[index]]
+    lines = [(f"expert {expert}, K = {k}", EXPERT_COLORS[expert % len(EXPERT_COLORS)])]
+    # In the order of classes: that of areas would change from frame to frame.
+    lines += [(classes[index], palette[index]) for index in sorted(largest)]
+    font = cv2.FONT_HERSHEY_SIMPLEX
+    letters = max(cv2.getTextSize(text, font, scale, thickness)[0][0] for text, _ in lines)
+    left = 2 * margin + box  # of the letters
+    if left + letters + margin > width:
+        return picture
+    shown = picture.copy()
+    key = shown[: row * len(lines) + margin, : left + letters + margin]
+    key[:] = key // 4  # dark behind white letters
+    for number, (text, color) in enumerate(lines):
+        top = row * number + margin
+        bgr = tuple(int(value) for value in color[::-1])
+        cv2.rectangle(shown, (margin, top), (margin + box, top + box), bgr, cv2.FILLED)
+        place = (left, top + box + thickness)
+        cv2.putText(shown, text, place, font, scale, (255, 255, 255), thickness, cv2.LINE_AA)
+    return shown
+
+
 def to_label_ids(label: np.ndarray) -> np.ndarray:
     """Cityscapes' label ids of its train ids; 255 where there is no class."""
     ids = np.full(256, NO_LABEL, np.uint8)
     ids[: len(CITYSCAPES_IDS)] = CITYSCAPES_IDS
     return ids[label.astype(np.uint8)]
+
+
+def label_stem(name: str) -> str:
+    """Return the name of a frame as its label has it: ACDC's image suffix is left out."""
+    return name.removesuffix("_rgb_anon")
 
 
 def write_image(path: Path, image: np.ndarray) -> None:

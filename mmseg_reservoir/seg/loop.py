@@ -18,9 +18,11 @@ from ..errors import ReservoirError
 from ..options import check_options, without_scope
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .beside_stream import scores_beside
+from .datasets import make_labels_optional
 from .frame_clock import FrameClock
 from .metric import with_exact_iou
-from .named_sets import dataset_of, domains_by_name
+from .model_loading import class_count, classes_by_number
+from .named_sets import dataset_of, domains_by_name, lacks_classes
 from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
@@ -130,9 +132,13 @@ class RecurringTestLoop(TestLoop):
     ) -> dict[str, DataLoader]:
         loaders = {}
         for name, domain in domains.items():
-            dataset = DATASETS.build(dataset_of(domain, dataloader["dataset"]))
+            options = dataset_of(domain, dataloader["dataset"])
+            if lacks_classes(options):
+                options["metainfo"] = classes_by_number(class_count(runner.model))
+            dataset = DATASETS.build(options)
             if hasattr(dataset, "full_init"):
                 dataset.full_init()  # as the runner does with those that it builds
+            make_labels_optional(dataset)
             # Beside the stream nothing is skipped: such scores are compared over rounds.
             skips = self.skips and dataloader.get("collate_fn") is collate_good
             options = {**dataloader, "dataset": CheckedDataset(dataset, skips)}

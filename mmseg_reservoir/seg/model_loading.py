@@ -66,7 +66,7 @@ def _with_test_data(cfg: Config) -> Config:
         batch_size=1,
         num_workers=0,
         sampler=dict(type="DefaultSampler", shuffle=False),
-        dataset=dict(type=dataset.get("type"), pipeline=steps),
+        dataset=dict(type=dataset.get("type"), metainfo=dataset.get("metainfo"), pipeline=steps),
     )
     return cfg
 
@@ -119,21 +119,50 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
 
 def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """Classes and palette: of the checkpoint, or of the config's data, or by their number."""
-    told = saved.get("dataset_meta") or {}
-    if not told and "CLASSES" in saved:  # mmseg 0.x
-        told = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
-    kind = cfg.test_dataloader.dataset.get("type")
-    if not told and kind:
-        told = getattr(DATASETS.get(kind), "METAINFO", {})
+    known = dict(saved.get("dataset_meta") or {})
+    if not known and "CLASSES" in saved:  # mmseg 0.x
+        known = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
+    if not known:
+        dataset = cfg.test_dataloader.dataset
+        kind = DATASETS.get(dataset.type) if dataset.get("type") else None
+        known = {**getattr(kind, "METAINFO", {}), **(dataset.get("metainfo") or {})}
+    classes, count = known.get("classes") or (), class_count(model)
+    if not classes:
+        return classes_by_number(count)
+    if len(classes) != count:
+        _logger.warning(
+            "the model has %d classes, the checkpoint or the config names %d: they are called "
+            "class 0 to class %d; set test_dataloader.dataset.metainfo=dict(classes=...)",
+            count,
+            len(classes),
+            count - 1,
+        )
+        return _numbered_classes(count)
+    palette = known.get("palette") or ()
+    fits = len(palette) == count
+    return {
+        "classes": tuple(classes),
+        "palette": palette if fits else _numbered_classes(count)["palette"],
+    }
+
+
+def class_count(model: nn.Module) -> int:
+    """Return how many classes a segmentor has."""
     head = model.decode_head
-    count = (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
-    city = CityscapesDataset.METAINFO
-    if not told and count == len(city["classes"]):
+    return (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
+
+
+def classes_by_number(count: int) -> dict[str, Any]:
+    """Return classes and palette of a model that does not name them."""
+    if count == len(CityscapesDataset.METAINFO["classes"]):
         _logger.warning("the model does not tell its classes: %d, taken for Cityscapes'", count)
-        told = city
-    classes = told.get("classes") or [f"class {index}" for index in range(count)]
-    colours = np.random.default_rng(0).integers(0, 256, (count, 3)).tolist()
-    return {"classes": tuple(classes), "palette": told.get("palette") or colours}
+        return dict(CityscapesDataset.METAINFO)
+    return _numbered_classes(count)
+
+
+def _numbered_classes(count: int) -> dict[str, Any]:
+    colors = np.random.default_rng(0).integers(0, 256, (count, 3)).tolist()
+    return {"classes": tuple(f"class {index}" for index in range(count)), "palette": colors}
 
 
 def is_cityscapes(meta: dict[str, Any]) -> bool:

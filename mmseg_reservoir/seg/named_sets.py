@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mmseg.datasets import BaseSegDataset
+from mmseg.registry import DATASETS
+
 from ..errors import ReservoirError
 from ..options import suggest
 
@@ -52,20 +55,47 @@ def dataset_of(domain: str | Mapping[str, Any], usual: Mapping[str, Any]) -> dic
     """The dataset of a domain, from what ``test_cfg`` says of it and the dataloader's own dataset.
 
     A name is that of a set in `NAMED_SETS`, or else the ``condition`` of the usual dataset. A dict
-    has changes to the usual dataset, or with ``set="dark_zurich"`` to that of a named set. The name
-    of the domain is not looked at.
+    has changes to the usual dataset, or with ``set="dark_zurich"`` to that of a named set. With a
+    ``type`` of its own it shares only the pipeline. The name of the domain is not looked at.
+
+    Labels are optional: ``data_prefix=dict(img_path=..., seg_map_path=None)`` has none. A type
+    without classes of its own, such as mmseg's ``BaseSegDataset``, gets those of the usual one.
     """
     if isinstance(domain, str):
         domain = {"set": domain} if domain in NAMED_SETS else {"condition": domain}
     changes = {key: value for key, value in domain.items() if key != "name"}
     named = changes.pop("set", None)
-    if named is None:
-        return {**usual, **changes}
-    if named not in NAMED_SETS:
+    if named is not None and named not in NAMED_SETS:
         raise ReservoirError(f"there is no set {named!r}{suggest(named, NAMED_SETS)}")
-    # Of the usual dataset only the pipeline is of use to another: its options are its own.
-    pipeline = {"pipeline": usual["pipeline"]} if "pipeline" in usual else {}
-    return {**NAMED_SETS[named], **pipeline, **changes}
+    base = usual
+    if named is not None or changes.get("type", usual.get("type")) != usual.get("type"):
+        # Of the usual dataset only the pipeline is of use to another: its options are its own.
+        pipeline = {"pipeline": usual["pipeline"]} if "pipeline" in usual else {}
+        base = {**NAMED_SETS.get(named, {}), **pipeline}
+    dataset = {**base, **changes}
+    prefix = dataset.get("data_prefix")
+    if isinstance(prefix, Mapping):  # mmengine refuses None
+        dataset["data_prefix"] = {key: path for key, path in prefix.items() if path is not None}
+    if lacks_classes(dataset) and _metainfo(usual).get("classes"):
+        dataset["metainfo"] = {**(dataset.get("metainfo") or {}), **_metainfo(usual)}
+    return dataset
+
+
+def lacks_classes(dataset: Mapping[str, Any]) -> bool:
+    """Return whether a dataset that is not built yet is one of mmseg's and names no classes."""
+    kind = _class_of(dataset)
+    is_mmsegs = isinstance(kind, type) and issubclass(kind, BaseSegDataset)
+    return is_mmsegs and not _metainfo(dataset).get("classes")
+
+
+def _class_of(dataset: Mapping[str, Any]) -> Any:
+    kind = dataset.get("type")
+    return DATASETS.get(kind) if isinstance(kind, str) else kind
+
+
+def _metainfo(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return classes and palette of a dataset that is not built yet, as far as it has them."""
+    return {**getattr(_class_of(dataset), "METAINFO", {}), **(dataset.get("metainfo") or {})}
 
 
 def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:

@@ -1,11 +1,15 @@
-"""Frames of videos and cameras, through OpenCV."""
+"""Frames of videos, cameras and network streams, through OpenCV."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import cv2
 import numpy as np
@@ -15,13 +19,23 @@ from .frame_source import FrameSource, InputFrame
 
 _logger = logging.getLogger(__name__)
 
+_ADDRESS = re.compile(r"(rtsps?|rtmps?|https?|udp|tcp|rtp|srt|mms)://", re.IGNORECASE)
+_TIMEOUTS = (cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 10_000, cv2.CAP_PROP_READ_TIMEOUT_MSEC, 10_000)
+
 
 class VideoFile(FrameSource):
-    """The frames of a video, called ``{video}_{number}``."""
+    """The frames of a video, called ``{video}_{number}``.
 
-    def __init__(self, path: Path, every: int = 1) -> None:
+    Args:
+        path: A file, or its address in the network.
+        every: Take each so-many-th frame.
+    """
+
+    def __init__(self, path: Path | str, every: int = 1) -> None:
         super().__init__(every)
-        self.path, self.name = path, path.stem
+        self.path = path if isinstance(path, Path) else shown_address(path)
+        self.name = path.stem if isinstance(path, Path) else address_name(path)
+        self._location = str(path)
         capture = self._open()
         self._count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))  # some tell -1 or 0
         self.total = len(range(0, self._count, every)) or None
@@ -51,7 +65,7 @@ class VideoFile(FrameSource):
             self.broken += self._count - index
 
     def _open(self) -> cv2.VideoCapture:
-        capture = cv2.VideoCapture(str(self.path))
+        capture = cv2.VideoCapture(self._location)
         if not capture.isOpened():
             raise ReservoirError(
                 f"{self.path} is neither an image nor a video that OpenCV can decode: convert it, "
@@ -68,14 +82,11 @@ class CameraFrames(FrameSource):
     def __init__(self, device: int, every: int = 1) -> None:
         super().__init__(every)
         self.device, self.name = device, f"camera{device}"
+        self._closing = threading.Event()
 
     def __iter__(self) -> Iterator[InputFrame]:
-        capture = cv2.VideoCapture(self.device)
-        if not capture.isOpened():
-            raise ReservoirError(
-                f"there is no camera {self.device}: give another number, or the path of a video"
-            )
-        newest = _Newest(capture)
+        self._closing.clear()
+        newest = _Newest(self._open())
         index = 0
         try:
             while (image := newest.take(self.stopping)) is not None:
@@ -84,13 +95,94 @@ class CameraFrames(FrameSource):
                     yield InputFrame(f"{self.name}_{index:06d}", index, image)
                 index += 1
         finally:
+            self._closing.set()
             newest.stop()
+
+    def _open(self) -> Any:
+        capture = cv2.VideoCapture(self.device)
+        if not capture.isOpened():
+            raise ReservoirError(
+                f"there is no camera {self.device}: give another number, or the path of a video"
+            )
+        return capture
+
+
+class NetworkCamera(CameraFrames):
+    """The newest frame of a network stream, which is connected to again when it breaks.
+
+    The time without frames is counted in ``gaps`` and ``gap_seconds``.
+
+    Args:
+        address: Of the stream. A password in it appears in no message and no name.
+        every: Take each so-many-th frame.
+        first_wait: Seconds before the first attempt to connect again; doubled after each.
+        longest_wait: Seconds between two attempts, at most.
+        patience: Seconds without a frame after which the stream ends.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        every: int = 1,
+        first_wait: float = 1.0,
+        longest_wait: float = 30.0,
+        patience: float = 600.0,
+    ) -> None:
+        FrameSource.__init__(self, every)
+        self.address, self.name = address, address_name(address)
+        self.first_wait, self.longest_wait, self.patience = first_wait, longest_wait, patience
+        self._closing = threading.Event()
+        self._capture: cv2.VideoCapture | None = None
+
+    # What `_Newest` wants of a capture, all from its thread.
+
+    def read(self) -> tuple[bool, np.ndarray | None]:
+        """Read a frame, from a new connection where the old one is lost."""
+        is_there, image = self._read_once()
+        if is_there or self._closing.is_set():
+            return is_there, image
+        lost, wait = time.monotonic(), self.first_wait
+        shown = shown_address(self.address)
+        _logger.warning("%s is lost: connecting again", shown)
+        while time.monotonic() - lost < self.patience and not self._closing.wait(wait):
+            wait = min(2 * wait, self.longest_wait)
+            self._connect()
+            is_there, image = self._read_once()
+            if is_there:
+                seconds = time.monotonic() - lost
+                self.gaps, self.gap_seconds = self.gaps + 1, self.gap_seconds + seconds
+                _logger.warning("%s is back after %.1f s", shown, seconds)
+                return True, image
+        if not self._closing.is_set():
+            _logger.error("%s gave no frame for %.0f s: the stream ends", shown, self.patience)
+        return False, None
+
+    def release(self) -> None:
+        """Close the connection."""
+        if self._capture is not None:
+            self._capture.release()
+            self._capture = None
+
+    def _open(self) -> NetworkCamera:
+        if not self._connect():
+            raise ReservoirError(_not_opened(self.address))
+        return self
+
+    def _connect(self) -> bool:
+        self.release()
+        capture = _open_capture(self.address)
+        if capture.isOpened():
+            self._capture = capture
+        return self._capture is not None
+
+    def _read_once(self) -> tuple[bool, np.ndarray | None]:
+        return (False, None) if self._capture is None else self._capture.read()
 
 
 class _Newest:
     """Reads a capture in a thread of its own and keeps only the newest frame."""
 
-    def __init__(self, capture: cv2.VideoCapture) -> None:
+    def __init__(self, capture: Any) -> None:
         self.dropped = 0
         self._capture = capture
         self._image: np.ndarray | None = None
@@ -124,3 +216,40 @@ class _Newest:
         self._ended = True
         self._thread.join()
         self._capture.release()
+
+
+def is_address(source: Any) -> bool:
+    """Return whether an input is an address in the network."""
+    return isinstance(source, str) and _ADDRESS.match(source) is not None
+
+
+def open_address(address: str, every: int = 1) -> FrameSource:
+    """Return the frames of a video in the network, or of a stream that has no end."""
+    capture = _open_capture(address)
+    if not capture.isOpened():
+        raise ReservoirError(_not_opened(address))
+    frames = capture.get(cv2.CAP_PROP_FRAME_COUNT)
+    capture.release()
+    return VideoFile(address, every) if frames > 0 else NetworkCamera(address, every)
+
+
+def shown_address(address: str) -> str:
+    """Return an address without user, password and query, as messages show it."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def address_name(address: str) -> str:
+    """Return the name of a stream, from its host and path."""
+    return re.sub(r"[^\w.-]+", "_", shown_address(address).partition("://")[2]).strip("_.")
+
+
+def _open_capture(address: str) -> cv2.VideoCapture:
+    return cv2.VideoCapture(address, cv2.CAP_FFMPEG, _TIMEOUTS)
+
+
+def _not_opened(address: str) -> str:
+    return (
+        f"{shown_address(address)} cannot be opened as a video stream: check that a player can "
+        "show it, and the user and password in its address (rtsp://USER:PASSWORD@HOST/PATH)"
+    )

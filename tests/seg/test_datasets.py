@@ -1,12 +1,18 @@
 import shutil
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from mmengine.dataset import ConcatDataset
+from mmseg.datasets import BaseSegDataset
 from torch.utils.data import DataLoader
 
+from mmseg_reservoir.datasets import street_scenes
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import ACDCDataset, UnlabelledImages
+from mmseg_reservoir.seg.bad_images import CheckedDataset
+from mmseg_reservoir.seg.datasets import label_names, make_labels_optional
 
 PIPELINE = [
     dict(type="LoadImageFromFile"),
@@ -47,12 +53,79 @@ def test_missing_folder_empty_folder_and_missing_label_are_explained(root):
         ACDCDataset(data_root=str(root), condition="rain")
 
 
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("tools/make_minicity.py", "python tools/make_minicity.py"),
+        ("mmseg_reservoir/.mim/tools/make_minicity.py", "reservoir-make-minicity"),
+    ],
+)
+def test_without_minicity_it_is_told_how_to_make_it(place, command, monkeypatch):
+    monkeypatch.setattr(street_scenes, "shipped", lambda name: Path(place))
+    made = rf"make it with {command} data/minicity$"
+    with pytest.raises(ReservoirError, match=rf"no images .*{made}"):
+        ACDCDataset(data_root="data/minicity", condition="fog")
+    with pytest.raises(ReservoirError, match=rf"0 source images .*{made}"):
+        UnlabelledImages(data_root="data/minicity/rgb_anon/clear/train")
+    with pytest.raises(ReservoirError) as told:
+        ACDCDataset(data_root="data/acdc", condition="fog")
+    assert "minicity" not in str(told.value)
+
+
 def test_a_condition_without_any_label_is_read_without(root):
     shutil.rmtree(root / "gt" / "fog" / "train")
     dataset = ACDCDataset(data_root=str(root), condition="fog", pipeline=PIPELINE)
     assert len(dataset) == 3
     assert "gt_sem_seg" not in dataset[0]["data_samples"]
     assert "seg_map_path" not in dataset.get_data_info(0)
+
+
+def plain(root, labels, **more):
+    prefix = dict(img_path="rgb_anon/snow/train", seg_map_path=labels)
+    options = dict(data_root=str(root), data_prefix=prefix, pipeline=PIPELINE, **more)
+    suffixes = dict(img_suffix="_rgb_anon.png", seg_map_suffix="_gt_labelTrainIds.png")
+    return BaseSegDataset(**suffixes, **options)
+
+
+def test_labels_are_optional_in_a_dataset_of_mmsegs(root, capsys):
+    labelled = plain(root, "gt/snow/train")
+    make_labels_optional(labelled)
+    assert "gt_sem_seg" in labelled[0]["data_samples"]
+    assert not capsys.readouterr().out
+    without = plain(root, "ann")
+    with pytest.raises(FileNotFoundError):
+        without[0]
+    both = ConcatDataset([labelled, without])
+    make_labels_optional(both)
+    assert "they will not be scored" in capsys.readouterr().out
+    assert "gt_sem_seg" in both[0]["data_samples"]
+    assert "gt_sem_seg" not in both[3]["data_samples"]
+    make_labels_optional(plain(root, "ann", backend_args=dict(backend="local")))  # not looked at
+    make_labels_optional([1, 2])  # some other dataset
+    prefix = dict(img_path="rgb_anon/snow/train", seg_map_path="rgb_anon/snow/train")
+    beside = BaseSegDataset(
+        data_root=str(root), data_prefix=prefix, img_suffix=".png", pipeline=PIPELINE
+    )
+    make_labels_optional(beside)  # its images are no labels
+    assert "gt_sem_seg" not in beside[0]["data_samples"]
+
+
+def test_no_two_images_share_the_name_of_a_prediction(root):
+    assert all("/" not in name for name in label_names(plain(root, "ann")).values())
+    (first, *_) = sorted((root / "rgb_anon/snow/train").rglob("*.png"))
+    shutil.copytree(first.parent, root / "rgb_anon/snow/train/other")
+    names = label_names(plain(root, "ann"))
+    assert len(set(names.values())) == len(names) == 6
+    assert names[str(first)] == f"{first.parent.name}/{first.stem}"
+
+
+def test_a_missing_label_that_nobody_wants_is_not_blamed(root):
+    dataset = plain(root, "ann")
+    make_labels_optional(dataset)
+    dataset.pipeline.transforms.insert(1, lambda results: 1 / 0)
+    with pytest.raises(ReservoirError, match="ZeroDivisionError") as told:
+        CheckedDataset(dataset)[0]
+    assert "/ann/" not in str(told.value)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -8,11 +8,11 @@ from file_size import limited
 from mmseg.datasets import CityscapesDataset
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg import ACDCDataset, FrameResult, frame_writer
+from mmseg_reservoir.seg import ACDCDataset, FrameResult, frame_writer, video_codec
 from mmseg_reservoir.seg.frame_writer import FrameWriter, count_frames
-from mmseg_reservoir.seg.label_images import overlay
+from mmseg_reservoir.seg.label_images import draw_key, overlay
 
-PALETTE = CityscapesDataset.METAINFO["palette"]
+CLASSES, PALETTE = (CityscapesDataset.METAINFO[key] for key in ("classes", "palette"))
 PIPELINE = [dict(type=name) for name in ("LoadImageFromFile", "LoadAnnotations", "PackSegInputs")]
 
 
@@ -35,7 +35,7 @@ def result(index=0, size=(16, 32), name=None):
 
 
 def write(folder, results, **options):
-    with FrameWriter(folder, "drive", PALETTE, **options) as writer:
+    with FrameWriter(folder, "drive", PALETTE, CLASSES, **options) as writer:
         for one in results:
             writer.write(one)
     return folder
@@ -121,6 +121,69 @@ def test_overlays_as_frames(tmp_path):
     write(tmp_path, [one], shown="frames")
     shown = cv2.imread(str(tmp_path / "overlay" / "b" / "frame1.png"))
     np.testing.assert_array_equal(shown, overlay(one.image, one.labels, PALETTE))
+
+
+@pytest.mark.parametrize("shown", ["video", "frames"])
+def test_an_overlay_names_expert_k_and_classes(tmp_path, shown):
+    one = result(3, size=(180, 320))
+    write(tmp_path, [one], shown=shown)
+    (file,) = (tmp_path / "overlay").iterdir()
+    capture = cv2.VideoCapture(str(file))
+    seen = (capture.read()[1] if shown == "video" else cv2.imread(str(file))).astype(int)
+    plain = overlay(one.image, one.labels, PALETTE)
+    wanted = draw_key(plain, one.labels, CLASSES, PALETTE, expert=1, k=2)
+    assert not np.array_equal(wanted, plain)
+    assert np.abs(seen - wanted).mean() < (3 if shown == "video" else 0.01)
+    assert np.abs(seen - plain)[:40, :60].mean() > 20
+
+
+def written_codec(folder):
+    (file,) = (folder / "overlay").iterdir()
+    code = int(cv2.VideoCapture(str(file)).get(cv2.CAP_PROP_FOURCC))
+    return code.to_bytes(4, "little").decode()
+
+
+@pytest.fixture
+def fresh_probe():
+    video_codec.find_codec.cache_clear()
+    yield
+    video_codec.find_codec.cache_clear()
+
+
+def test_browsers_play_the_video_where_opencv_can_write_it(tmp_path, fresh_probe, caplog):
+    write(tmp_path, [result()])
+    codecs = video_codec.BROWSER_CODECS
+    if any(map(video_codec.can_write, codecs)):
+        assert written_codec(tmp_path) in ("VP90", "vp09", "avc1", "h264")
+        assert not caplog.records
+    else:
+        assert "browsers do not" in caplog.text
+
+
+def test_without_such_a_codec_a_line_says_so(tmp_path, fresh_probe, monkeypatch, caplog):
+    monkeypatch.setattr(video_codec, "BROWSER_CODECS", ("none",))
+    write(tmp_path / "a", [result()])
+    write(tmp_path / "b", [result()])
+    assert written_codec(tmp_path / "a") in ("mp4v", "FMP4")
+    assert [r.getMessage() for r in caplog.records] == [
+        "this OpenCV writes neither VP9 nor H.264: players show the videos, browsers do not"
+    ]
+
+
+def test_a_codec_may_be_named(tmp_path):
+    write(tmp_path, [result()], codec="mp4v")
+    assert written_codec(tmp_path) in ("mp4v", "FMP4")
+    with pytest.raises(ReservoirError, match=r"cannot write \.mp4 with the codec 'none'"):
+        write(tmp_path / "none", [result()], codec="none")
+
+
+def test_ids_of_cityscapes_are_for_its_classes(tmp_path):
+    for classes, told in ((CLASSES[:5], "5 classes of its own"), (None, "unknown classes")):
+        with pytest.raises(ReservoirError, match=f"the model has {told}: write 'trainids'"):
+            FrameWriter(tmp_path, "drive", PALETTE, classes, labels="labelids")
+    assert not list(tmp_path.iterdir())
+    for kind in ("trainids", "colours"):
+        FrameWriter(tmp_path, "drive", PALETTE[:5], CLASSES[:5], labels=kind)
 
 
 @pytest.mark.parametrize(

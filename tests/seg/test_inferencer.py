@@ -11,6 +11,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmseg.registry import MODELS
+from PIL import Image
 from plan_count import count_plans
 from stream_run import TINY, run
 from threads import call_from_threads, record_order
@@ -101,6 +102,24 @@ def test_a_saved_reservoir_goes_on_and_is_frozen_or_not(minicity, tmp_path):
     assert not torch.equal(experts(again), before)
 
 
+def test_pil_images_and_tensors_are_segmented_as_files_are(minicity):
+    inferencer = ReservoirInferencer(TENT, adapt=False)
+    file = next(minicity.glob("rgb_anon/fog/train/*/*.png"))
+    (wanted,) = inferencer(file)
+    image = Image.open(file)
+    tensor = torch.from_numpy(np.array(image)).permute(2, 0, 1)
+    for frames in (
+        image,
+        [image],
+        iter([image]),
+        tensor,
+        tensor[None] / 255,
+        (tensor for _ in "a"),
+    ):
+        (frame,) = inferencer(frames)
+        np.testing.assert_array_equal(frame.labels, wanted.labels)
+
+
 def test_without_adaptation_it_is_the_model_alone(minicity):
     inferencer = ReservoirInferencer(TENT, adapt=False)
     images = [cv2.imread(str(p)) for p in sorted(minicity.glob("rgb_anon/fog/train/*/*.png"))]
@@ -136,6 +155,25 @@ def test_sliding_windows_and_another_size(minicity):
         assert frame.labels.shape == whole.labels.shape == (128, 256)
         assert not np.array_equal(frame.labels, whole.labels)
         assert (frame.labels == whole.labels).mean() > 0.5
+
+
+def test_frames_far_larger_than_the_training_images_are_reported_once(caplog):
+    small = {"model.data_preprocessor.size": (32, 64)}
+    slide = {"model.test_cfg": dict(mode="slide", crop_size=(32, 64), stride=(32, 64))}
+
+    def told(height, width, options=small, **more):
+        caplog.clear()
+        inferencer = ReservoirInferencer(TENT, adapt=False, cfg_options=options, **more)
+        list(inferencer([np.zeros((height, width, 3), np.uint8)] * 2))
+        return [text for text in caplog.messages if "--size" in text]
+
+    (text,) = told(90, 160)
+    assert "reach the model as 160x90, 7 times the pixels of the 64x32 that it was trained" in text
+    assert text.endswith("give size=(64, 36) (--size 64x36)")
+    assert not told(90, 160, size=(64, 36))
+    assert not told(90, 160, size=(160, 90))  # the user's choice
+    assert not told(64, 128)
+    assert not told(90, 160, small | slide)
 
 
 def model_alone(**head):

@@ -1,10 +1,22 @@
+import re
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
 from mmseg.datasets import CityscapesDataset
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg.label_images import legend, overlay, paint, to_label_ids, write_image
+from mmseg_reservoir.seg import label_images
+from mmseg_reservoir.seg.label_images import (
+    EXPERT_COLORS,
+    draw_key,
+    legend,
+    overlay,
+    paint,
+    to_label_ids,
+    write_image,
+)
 
 CLASSES, PALETTE = (CityscapesDataset.METAINFO[key] for key in ("classes", "palette"))
 
@@ -34,6 +46,36 @@ def test_a_legend_has_the_classes_that_occur_in_rows():
     for colour in PALETTE:
         assert (everything == np.array(colour[::-1])).all(axis=2).any()
     assert legend(np.array([[255]]), CLASSES, PALETTE, width=50).min() == 255
+
+
+def has_color(picture, rgb):
+    return (picture == np.array(rgb[::-1])).all(axis=2).any()
+
+
+def test_a_key_has_the_expert_and_the_largest_classes_in_a_corner():
+    label = np.full((400, 800), 255)
+    for index in range(8):  # the areas grow
+        label[:, 20 * index * (index + 1) // 2 : 20 * (index + 1) * (index + 2) // 2] = index
+    picture = np.full((400, 800, 3), 250, np.uint8)
+    shown = draw_key(picture, label, CLASSES, PALETTE, expert=12, k=13)
+    assert has_color(shown, EXPERT_COLORS[2])
+    assert [has_color(shown, PALETTE[index]) for index in range(8)] == [False] * 2 + [True] * 6
+    assert (shown[200:] == 250).all()
+    assert (shown[:, 400:] == 250).all()
+    assert (picture == 250).all()
+
+
+@pytest.mark.parametrize("size", [(16, 32), (24, 800), (800, 24), (1, 1)])
+def test_a_picture_that_is_too_small_has_no_key(size):
+    picture = np.full((*size, 3), 250, np.uint8)
+    shown = draw_key(picture, np.zeros(size, int), CLASSES, PALETTE, expert=0, k=1)
+    np.testing.assert_array_equal(shown, picture)
+
+
+def test_experts_have_the_colors_of_the_live_page():
+    page = (Path(label_images.__file__).parents[1] / "live" / "live.js").read_text().lower()
+    found = [tuple(bytes.fromhex(code)) for code in re.findall(r'"#([0-9a-f]{6})"', page)]
+    assert list(EXPERT_COLORS) == [color for color in found if color in EXPERT_COLORS]
 
 
 def test_a_picture_is_written_with_its_folder_and_a_failure_is_told(tmp_path):

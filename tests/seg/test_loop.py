@@ -243,6 +243,53 @@ def test_domains_may_be_dicts(minicity, tmp_path):
     assert [(v["domain"], v["n_images"]) for v in visits] == [("day", 2), ("snow", 3)]
 
 
+def test_labels_are_optional_in_any_dataset(minicity, tmp_path):
+    plain = dict(type="BaseSegDataset", data_root=str(minicity), img_suffix="_rgb_anon.png")
+    images = dict(img_path="rgb_anon/snow/val")
+    domains = [
+        dict(plain, name="missing", data_prefix=dict(images, seg_map_path="ann")),
+        dict(plain, name="none", data_prefix=dict(images, seg_map_path=None)),
+        dict(plain, name="left out", data_prefix=images, test_mode=True),
+        dict(name="images", type="UnlabelledImages", data_root=f"{minicity}/rgb_anon/clear/val"),
+        dict(name="labelled", condition="snow", split="val"),
+    ]
+    config = tmp_path / "config.py"
+    config.write_text(
+        f"_base_ = {str(TINY / 'segformer-tiny_source.py')!r}\n"
+        f"test_cfg = dict(rounds=1, domains={domains!r})\n"
+    )
+    command = [str(config), "--random-weights", f"--work-dir={tmp_path / 'w'}"]
+    command += [f"--show-dir={tmp_path / 'show'}", "--cfg-options", *data_options(minicity)[:2]]
+    assert test_tta.main(command) == 0
+    visits = json.loads((tmp_path / "w/results.json").read_text())["visits"]
+    assert [visit["n_images"] for visit in visits] == [1, 1, 1, 2, 1]
+    assert [visit["mIoU"] is None for visit in visits] == [True] * 4 + [False]
+    predicted = [p.parent.name for p in (tmp_path / "w/predictions").rglob("*.png")]
+    assert sorted(predicted) == ["images", "images", "left out", "missing", "none"]
+
+
+def test_a_dataset_without_classes_gets_those_of_the_model(minicity, tmp_path):
+    dataset = dict(
+        type="BaseSegDataset",
+        data_root=str(minicity),
+        img_suffix="_rgb_anon.png",
+        data_prefix=dict(img_path="rgb_anon/snow/val", seg_map_path=None),
+        pipeline=[dict(type=name) for name in ("LoadImageFromFile", "PackSegInputs")],
+    )
+    config = tmp_path / "config.py"
+    config.write_text(
+        f"_base_ = {str(TINY / 'segformer-tiny_source.py')!r}\n"
+        f"test_dataloader = dict(dataset=dict(_delete_=True, **{dataset!r}))\n"
+        "model = dict(decode_head=dict(num_classes=5))\n"
+        "test_cfg = dict(rounds=1, domains=[dict(name='snow')])\n"
+    )
+    command = [str(config), "--random-weights", f"--work-dir={tmp_path / 'w'}"]
+    assert test_tta.main([*command, f"--show-dir={tmp_path / 'show'}"]) == 0
+    results = json.loads((tmp_path / "w/results.json").read_text())
+    assert list(results["palette"]) == [f"class {index}" for index in range(5)]
+    assert list((tmp_path / "show").rglob("*_overlay.png"))
+
+
 @pytest.mark.slow
 def test_works_with_mmengines_own_logger_and_under_autocast(minicity, tmp_path):
     config = tmp_path / "config.py"

@@ -3,7 +3,6 @@ import importlib.util
 import pytest
 import torch
 from mmengine.config import Config
-from mmseg.datasets import ADE20KDataset
 from stream_run import TINY
 from torch import nn
 
@@ -79,10 +78,25 @@ def test_a_checkpoint_tells_its_classes(tmp_path, tiny_model, new):
 
 def test_else_the_data_of_the_config_tell_them(tmp_path, tiny_model):
     path = saved(tmp_path, {}, tiny_model)
+
+    def told(**dataset):
+        cfg, _ = find_model(config(test_dataloader=dict(dataset=dataset)), path)
+        return load_model(cfg, path, "cpu").dataset_meta
+
+    assert is_cityscapes(told(type="BDD100KDataset"))
+    things = [f"thing {i}" for i in range(19)]
+    meta = told(type="BDD100KDataset", metainfo=dict(classes=things))
+    assert meta["classes"] == tuple(things)
+    assert is_cityscapes(told())
+
+
+def test_classes_that_do_not_fit_the_model_are_not_taken(tmp_path, tiny_model, caplog):
+    path = saved(tmp_path, {}, tiny_model)
     cfg, _ = find_model(config(test_dataloader=dict(dataset=dict(type="ADE20KDataset"))), path)
-    assert load_model(cfg, path, "cpu").dataset_meta["classes"] == ADE20KDataset.METAINFO["classes"]
-    bare, _ = find_model(config(), path)
-    assert is_cityscapes(load_model(bare, path, "cpu").dataset_meta)
+    meta = load_model(cfg, path, "cpu").dataset_meta
+    assert meta["classes"] == tuple(f"class {i}" for i in range(19))
+    assert len(meta["palette"]) == 19
+    assert "the model has 19 classes, the checkpoint or the config names 150" in caplog.text
 
 
 def test_the_model_has_its_weights_and_no_synchronised_norm(tiny_model, tmp_path):

@@ -95,3 +95,13 @@ def test_names_conditions_and_changes():
 def test_a_domain_without_a_name_is_refused(domain):
     with pytest.raises(ReservoirError, match=r"each domain of test_cfg.domains needs a name"):
         domains_by_name(["fog", domain], "domains")
+
+
+def test_a_type_of_its_own_shares_only_the_pipeline_and_gets_classes():
+    usual = dict(type="ACDCDataset", condition="fog", data_root="acdc", pipeline=[1])
+    prefix = dict(img_path="images", seg_map_path=None)
+    found = dataset_of(dict(name="a", type="BaseSegDataset", data_prefix=prefix), usual)
+    assert found.pop("metainfo")["classes"][:2] == ("road", "sidewalk")
+    assert found == dict(type="BaseSegDataset", pipeline=[1], data_prefix=dict(img_path="images"))
+    same = dataset_of(dict(name="b", type="ACDCDataset", condition="snow"), usual)
+    assert same == {**usual, "condition": "snow"}

@@ -22,6 +22,7 @@ from mmseg_reservoir.portable import read_folder
 from mmseg_reservoir.resume.state_folder import StateFolder
 from mmseg_reservoir.seg import ReservoirInferencer
 from mmseg_reservoir.seg.frame_writer import STREAM
+from mmseg_reservoir.seg.video_frames import NetworkCamera
 from tools import adapt
 
 MODEL = "--model=minicity/segformer-tiny_tent_robust"
@@ -77,6 +78,59 @@ def test_a_folder_with_a_broken_frame(minicity, tmp_path, capsys):
     assert [line["index"] for line in lines(again)] == [0, 3]
     written = [".lock", "reservoir", "state", "stream.jsonl"]
     assert sorted(path.name for path in again.iterdir()) == written
+
+
+def test_several_inputs_as_a_shell_lists_them(minicity, tmp_path):
+    """Images in the order of their numbers; none takes the label of another."""
+    first, second, third = sorted(minicity.glob("rgb_anon/fog/train/*/*.png"))
+    pixels = {"10.png": first, "2.png": second, "2.jpg": third}
+    for name, path in pixels.items():
+        cv2.imwrite(str(tmp_path / name), cv2.imread(str(path)))
+    inputs = [str(tmp_path / name) for name in pixels]
+    flags = [MODEL, "--no-adapt", "--overlay=none", "--labels=trainids"]
+    assert adapt.main([*inputs, *flags, f"--out={tmp_path / 'out'}"]) == 0
+    names = ["2.jpg", "2.png", "10"]
+    assert [line["name"] for line in lines(tmp_path / "out")] == names
+    labels = sorted((tmp_path / "out").rglob("*_labelTrainIds.png"))
+    assert {path.name for path in labels} == {f"{name}_gt_labelTrainIds.png" for name in names}
+    assert len({path.read_bytes() for path in labels}) == 3
+
+    folders = [str(path) for path in sorted(minicity.glob("rgb_anon/[fn]*/val"))]
+    assert adapt.main([*folders, *flags, f"--out={tmp_path / 'folders'}"]) == 0
+    told = lines(tmp_path / "folders")
+    assert [line["name"].split("/")[0] for line in told] == ["val", "val_2"]
+    assert [line["index"] for line in told] == [0, 1]
+
+
+def test_the_gaps_of_a_network_camera_are_in_its_record(minicity, tmp_path, monkeypatch, capsys):
+    image = cv2.imread(str(next(minicity.glob("rgb_anon/fog/train/*/*.png"))))
+    camera = NetworkCamera("rtsp://host/front", first_wait=0.01, patience=0.1)
+    answers = iter([(True, image), (False, None), (True, image)])
+    monkeypatch.setattr(camera, "_connect", lambda: True)
+    monkeypatch.setattr(camera, "_read_once", lambda: next(answers, (False, None)))
+    monkeypatch.setattr(adapt, "open_frames", lambda *_: camera)
+    told = run("rtsp://host/front", tmp_path / "out", "--no-adapt", "--overlay=none")
+    assert (told[-1]["gaps"], told[-1]["gap_seconds"] >= 0.01) == (1, True)
+    assert ", 0 s lost in gaps (1); all of it is in" in capsys.readouterr().out
+
+
+def test_ids_of_cityscapes_are_refused_for_five_classes(tiny_model, tmp_path, capsys):
+    state = {
+        name: tensor[:5] if "conv_seg" in name else tensor
+        for name, tensor in tiny_model.state_dict().items()
+    }
+    torch.save({"state_dict": state}, tmp_path / "five.pth")
+    base = ROOT / "configs" / "minicity" / "segformer-tiny_source.py"
+    (tmp_path / "five.py").write_text(
+        f"_base_ = {str(base)!r}\nmodel = dict(decode_head=dict(num_classes=5))\n"
+    )
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((128, 256, 3), np.uint8))
+    flags = [f"--model={tmp_path / 'five.py'}", f"--weights={tmp_path / 'five.pth'}"]
+    flags += [f"--out={tmp_path / 'out'}", "--no-adapt", "--labels=labelids"]
+    assert adapt.main([str(tmp_path / "a.png"), *flags]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "the model has 5 classes of its own: write 'trainids' (--labels trainids)" in told
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from ...datasets.manifest import describe_loader
 from ...files import changing
 from ...report.closing import closing_tables, tell_troubles
 from ...report.record import RouteRecord, RunRecord, about_pipeline, finite
+from ..datasets import label_names
 from ..label_images import write_image
 from ..metric import VisitIoUMetric
 
@@ -45,6 +46,7 @@ class ResultsHook(Hook):
     def before_test(self, runner: Runner) -> None:
         loop, pipeline = runner.test_loop, getattr(runner.model, "pipeline", None)
         self._pipeline = pipeline
+        self._label_names: dict[str, dict[str, str]] = {}  # by domain
         settings = {
             **about_pipeline(pipeline),
             "seed": runner.seed,
@@ -79,12 +81,19 @@ class ResultsHook(Hook):
             place = {"round": visit.round, "domain": visit.domain, "image": meta["img_path"]}
             self.record.add(RouteRecord(**place, **told))
             if "gt_sem_seg" not in sample:
-                self._keep(sample, Path(f"round{visit.round}") / visit.domain)
+                names = self._names_in(visit.domain, runner.test_loop.dataloader.dataset)
+                name = names.get(sample.img_path, Path(sample.img_path).stem)
+                self._keep(sample, Path(f"round{visit.round}") / visit.domain / name)
 
-    def _keep(self, sample: Any, where: Path) -> None:
+    def _names_in(self, domain: str, dataset: Any) -> dict[str, str]:
+        if domain not in self._label_names:
+            self._label_names[domain] = label_names(dataset)
+        return self._label_names[domain]
+
+    def _keep(self, sample: Any, name: Path) -> None:
         label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
-        name = f"{Path(sample.img_path).stem}_labelTrainIds.png"
-        write_image(self.record.folder / "predictions" / where / name, label)
+        file = name.with_name(f"{name.name}_labelTrainIds.png")
+        write_image(self.record.folder / "predictions" / file, label)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
         """Note the scores of a visit and write the files."""

@@ -1,0 +1,57 @@
+"""Which codec this build of OpenCV can write a video in."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from ..errors import ReservoirError
+
+_logger = logging.getLogger(__name__)
+
+BROWSER_CODECS = ("vp09", "avc1")
+"""VP9 and H.264. The first comes first as a build without H.264 prints lines when it is tried."""
+PLAIN_CODEC = "mp4v"
+"""MPEG-4 part 2: quick to write, in every build, shown by players and not by browsers."""
+
+
+@cache
+def find_codec() -> str:
+    """Return the code of a codec that browsers play, else `PLAIN_CODEC` and say so."""
+    for code in BROWSER_CODECS:
+        if can_write(code):
+            return code
+    _logger.warning(
+        "this OpenCV writes neither VP9 nor H.264: players show the videos, browsers do not"
+    )
+    return PLAIN_CODEC
+
+
+def check_codec(code: str) -> None:
+    """Refuse a codec that this build cannot write."""
+    if len(code) != 4 or not can_write(code):
+        raise ReservoirError(
+            f"this OpenCV cannot write .mp4 with the codec {code!r}: leave out --codec, or take "
+            f"{PLAIN_CODEC}"
+        )
+
+
+@cache
+def can_write(code: str) -> bool:
+    """Write a frame and read it: a codec that opens may still fail at its first frame."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "probe.mp4")
+        writer = cv2.VideoWriter(path, cv2.VideoWriter.fourcc(*code), 10.0, (64, 64))
+        if not writer.isOpened():
+            return False
+        writer.write(np.zeros((64, 64, 3), np.uint8))
+        writer.release()
+        capture = cv2.VideoCapture(path)
+        is_there = capture.read()[0]
+        capture.release()
+        return is_there
