@@ -134,7 +134,10 @@ def test_an_error_of_several_lines_keeps_all_of_them_in_one(capsys):
 
 def test_a_full_disk_ends_in_one_line(capsys):
     error = OSError(28, "No space left on device", "results.json")
-    line = "error: [Errno 28] No space left on device: 'results.json'\n"
+    line = (
+        "error: [Errno 28] No space left on device: 'results.json': free some space on the disk, "
+    )
+    line += "or choose another folder\n"
     assert ending(error, capsys) == (2, line)
 
 

@@ -55,7 +55,7 @@ class SegmentRouter(Router):
         run: int = 4,
         odds: float = 5.0,
         patience: float = 10.0,
-        margin: float = 1.2,
+        margin: float = 1.5,
         switch: float = 0.1,
         lag: int = 12,
         members: int = 40,

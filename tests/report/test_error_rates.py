@@ -44,9 +44,19 @@ def test_plot_is_drawn(tmp_path):
     assert picture.std() > 5
 
 
+def drawn_figures(monkeypatch):
+    figures, save = [], Figure.savefig
+
+    def save_and_keep(figure, *args, **options):
+        figures.append(figure)
+        save(figure, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", save_and_keep)
+    return figures
+
+
 def test_a_method_and_its_reservoirs_share_an_axis(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    figures = drawn_figures(monkeypatch)
     robust = {"TENT + robust": results([20, 17, 16, 16, 15], reservoir=True)}
     plot_errors({**RUNS, **robust, "EATA": results([20, 20])}, tmp_path / "plot.png")
     drawn = {
@@ -64,7 +74,6 @@ def test_a_method_and_its_reservoirs_share_an_axis(tmp_path, monkeypatch):
 
 
 def test_a_method_that_only_runs_with_a_reservoir_has_its_color(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    figures = drawn_figures(monkeypatch)
     plot_errors({"align": results([20, 10], reservoir=True)}, tmp_path / "plot.png")
     assert [line.get_label() for line in figures[0].axes[0].get_lines()] == ["robust"]

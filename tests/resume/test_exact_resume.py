@@ -108,7 +108,8 @@ def test_a_killed_run_whose_config_names_no_seed(tmp_path, minicity):
     assert outcome(broken)[0] == outcome(whole)[0]
 
 
-@pytest.mark.parametrize("missed", ["answer", pytest.param("drop", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("missed", ["answer", "drop"])
 def test_a_killed_run_by_the_clock(tmp_path, minicity, missed):
     # The run resumes after four images, before one that is missed.
     clock = {"test_cfg.frame_rate": 10, "test_cfg.step_seconds": 0.25, "test_cfg.missed": missed}

@@ -47,7 +47,7 @@ class Inferencer:
         torch.manual_seed(0)
         self.model.pipeline = Counter()
         self.plan = SimpleNamespace(options={"method": options})
-        self.dataset_meta = {"palette": [[0, 0, 0], [200, 100, 0]]}
+        self.dataset_meta = {"classes": ["road", "car"], "palette": [[0, 0, 0], [200, 100, 0]]}
         self.die_at = die_at
         self.seen = []
 

@@ -108,7 +108,7 @@ def test_the_gaps_of_a_network_camera_are_in_its_record(minicity, tmp_path, monk
     answers = iter([(True, image), (False, None), (True, image)])
     monkeypatch.setattr(camera, "_connect", lambda: True)
     monkeypatch.setattr(camera, "_read_once", lambda: next(answers, (False, None)))
-    monkeypatch.setattr(adapt, "open_frames", lambda *_: camera)
+    monkeypatch.setattr("mmseg_reservoir.seg.frames.open_frames", lambda *_: camera)
     told = run("rtsp://host/front", tmp_path / "out", "--no-adapt", "--overlay=none")
     assert (told[-1]["gaps"], told[-1]["gap_seconds"] >= 0.01) == (1, True)
     assert ", 0 s lost in gaps (1); all of it is in" in capsys.readouterr().out

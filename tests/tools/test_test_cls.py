@@ -152,7 +152,7 @@ def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
     line = fail(capsys, *command)
     assert f"{tmp_path} holds the results of a complete run: go on with it by --resume" in line
     line = fail(capsys, *command, "--seed=3", "--resume")
-    assert "config.randomness.seed was 0, is 3" in line
+    assert "options.seed was 0, is 3" in line
     assert (tmp_path / "results.json").read_text() == before
     # There is nothing left to do.
     assert test_cls.main([str(word) for word in [*command, "--resume"]]) == 0
