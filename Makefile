@@ -106,4 +106,6 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 	    $(PIP) --force-reinstall --no-deps -c constraints.txt opencv-python-headless && \
 	    $(RUN) -c 'import cv2'; \
 	fi
+	@# yapf, which mmengine imports, writes a cache at its first import: two processes at once break it.
+	@$(RUN) -c 'import yapf'
 	@touch $@

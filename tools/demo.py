@@ -101,6 +101,9 @@ def run_all(
 
     The last rows take longest and start first, so that all cores are busy until the end.
     """
+    # mmengine imports it. At its first import it writes a cache, which two processes at once break.
+    import yapf  # noqa: F401
+
     from mmseg_reservoir.report.runs_progress import Position, RunsProgress
 
     waiting = list(reversed(chosen.items()))
