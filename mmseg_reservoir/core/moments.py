@@ -49,7 +49,8 @@ def norm_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the normalization layers with moments that depend on the domain, by name.
 
     BatchNorm that goes by the statistics of the batch is left out: it aligns every batch already.
-    So is LayerNorm over more than the channels.
+    So is one whose statistics learn from the stream (RoTTA), and LayerNorm over more than the
+    channels.
     """
     return {name: module for name, module in model.named_modules() if _can_align(module)}
 
@@ -58,7 +59,7 @@ def _can_align(module: nn.Module) -> bool:
     if isinstance(module, nn.LayerNorm):
         return len(module.normalized_shape) == 1
     if isinstance(module, _BatchNorm):
-        return module.running_mean is not None
+        return module.running_mean is not None and not getattr(module, "is_streaming", False)
     return isinstance(module, (_InstanceNorm, nn.GroupNorm))
 
 

@@ -78,6 +78,7 @@ class BlendedBatchNorm(_BatchNorm):
             setattr(self, name, getattr(norm, name))
         self.rate = rate
         self.always = always
+        self.is_streaming = not always  # its statistics learn from the stream
         self.learns = False
         self.train(norm.training)
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from mmseg_reservoir.core.moments import Reference, norm_layers
+from mmseg_reservoir.spaces.normalisation import blend
 
 
 def test_a_channel_that_is_constant_in_the_source_is_no_evidence():
@@ -20,6 +21,16 @@ def test_a_channel_that_is_constant_in_the_source_is_no_evidence():
 def test_norms_over_more_than_channels_are_left_out():
     net = nn.Sequential(nn.LayerNorm(4), nn.LayerNorm((4, 4)), nn.InstanceNorm2d(4), nn.ReLU())
     assert list(norm_layers(net)) == ["0", "2"]
+
+
+def test_batch_norm_that_goes_by_the_batch_or_learns_from_the_stream_is_left_out():
+    net = nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm2d(4, track_running_stats=False))
+    assert list(norm_layers(net)) == ["0"]
+    blend(net[:1], rate=0.1)
+    assert list(norm_layers(net)) == ["0"]
+    learned = nn.Sequential(nn.BatchNorm2d(4))
+    blend(learned, rate=0.1, always=False)
+    assert list(norm_layers(learned)) == []
 
 
 def test_a_reference_knows_the_place_of_every_layer():

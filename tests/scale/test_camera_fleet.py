@@ -1,11 +1,13 @@
 """A fleet on two workers of Ray."""
 
+import pytest
 from small_fleets import camera, lines_of
 
 from mmseg_reservoir.portable import read_folder
 from mmseg_reservoir.scale.camera_fleet import run_fleet
 
 
+@pytest.mark.slow
 def test_a_camera_that_is_killed_goes_on_and_nothing_counts_twice(tmp_path, two_workers):
     single = camera(tmp_path / "single", ("dark", "bright"), seed=1)
     single.run()
