@@ -193,7 +193,8 @@ class ReservoirPipeline(AdaptationPipeline):
         stages: dict[str, Callable[[], object]] = {"style": style, "predict": predict}
         stages["adapt"] = adapt
         if self.guard is not None:
-            logits = aligned_pass()
+            with self._aligned(index):
+                logits = self.method.predict(inputs)
             stages["probe"] = probe
         if self.alignment is not None:
             stages["trial"] = aligned_pass

@@ -15,6 +15,7 @@ PIPELINES = {
     "teacher": lambda: SingleModelPipeline(make_method(Cotta)),
     "reservoir": lambda: make_pipeline("segment"),
     "care": lambda: make_pipeline("segment", care=True),
+    "teacher with care": lambda: make_pipeline("segment", Cotta, care=True, label_scale=2.0),
     "full": lambda: make_pipeline("segment", care=True, k_max=1),
     "trigger": lambda: make_pipeline("segment", trigger=SettledTrigger()),
 }
