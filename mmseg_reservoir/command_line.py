@@ -11,6 +11,7 @@ import ast
 import difflib
 import logging
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -266,6 +267,10 @@ def ignore_third_party_warnings() -> None:
         warnings.filterwarnings("ignore", re.escape(message), module=rf"({module})\b")
 
 
+_WORKER_ENDED = "is killed by signal: Terminated"
+"""From torch's error about a worker of a dataloader."""
+
+
 def end_in_one_line(main: Callable[[], int | None]) -> int:
     """Run; a user's mistake ends in one line and exit code 2, a signal in two lines.
 
@@ -280,9 +285,11 @@ def end_in_one_line(main: Callable[[], int | None]) -> int:
         todo = "" if isinstance(error, ReservoirError) else f": {remedy(error)}"
         print(f"error: {one_line(error)}{todo}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, SystemExit) as error:
-        code = 128 + signals.caught if signals.caught else stop_code(error)
-        if code is None:  # the exit of a parser
+    except (KeyboardInterrupt, SystemExit, RuntimeError) as error:
+        # A signal for all processes also ends workers of a dataloader, which torch reports first.
+        caught = signals.caught or (_WORKER_ENDED in str(error) and signal.SIGTERM)
+        code = 128 + caught if caught else stop_code(error)
+        if code is None:  # the exit of a parser, or an error of the program
             raise
         print("\ninterrupted: the run is not finished", file=sys.stderr)
         print("what was written so far is in its work directory", file=sys.stderr)

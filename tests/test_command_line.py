@@ -124,6 +124,15 @@ def ending(error, capsys):
     return end_in_one_line(fail), capsys.readouterr().err
 
 
+def test_a_worker_that_was_terminated_is_an_interruption_and_other_errors_are_not(capsys):
+    code, told = ending(
+        RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated. "), capsys
+    )
+    assert (code, told.split(":")[0].strip()) == (143, "interrupted")
+    with pytest.raises(RuntimeError, match="killed by signal: Killed"):
+        ending(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), capsys)
+
+
 def test_an_error_of_several_lines_keeps_all_of_them_in_one(capsys):
     text = "cannot read x.png (error: OpenCV\n): the file is missing"
     expected = "error: cannot read x.png (error: OpenCV ): the file is missing\n"

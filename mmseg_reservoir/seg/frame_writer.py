@@ -92,7 +92,8 @@ class FrameWriter:
             _keep_lines(self.folder / STREAM, lines)
         elif (self.folder / STREAM).exists():
             raise ReservoirError(
-                f"{self.folder} holds another stream: choose another folder, or remove it"
+                f"{self.folder} holds a stream already: continue it with --resume, choose another "
+                "folder, or remove it"
             )
         if not 0 <= min_confidence <= 1:
             raise ReservoirError(f"min_confidence must lie in [0, 1], got {min_confidence}")

@@ -135,9 +135,7 @@ class RecurringTestLoop(TestLoop):
             options = dataset_of(domain, dataloader["dataset"])
             if lacks_classes(options):
                 options["metainfo"] = classes_by_number(class_count(runner.model))
-            dataset = DATASETS.build(options)
-            if hasattr(dataset, "full_init"):
-                dataset.full_init()  # as the runner does with those that it builds
+            dataset = _read_dataset(name, options)
             make_labels_optional(dataset)
             # Beside the stream nothing is skipped: such scores are compared over rounds.
             skips = self.skips and dataloader.get("collate_fn") is collate_good
@@ -285,3 +283,24 @@ def _without_first(loader: DataLoader, count: int) -> DataLoader:
         multiprocessing_context=loader.multiprocessing_context,
         prefetch_factor=loader.prefetch_factor,
     )
+
+
+def _read_dataset(name: str, options: Mapping[str, Any]) -> Any:
+    """Build the dataset of a domain and list its images; none at all is an error."""
+    advice = "set data_root, data_prefix=dict(img_path=FOLDER) and img_suffix of this domain"
+    try:
+        dataset = DATASETS.build(options)
+        if hasattr(dataset, "full_init"):
+            dataset.full_init()  # as the runner does with those that it builds
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ReservoirError(
+            f"the domain {name!r} has no folder {error.filename}: {advice}"
+        ) from error
+    except ValueError as error:
+        if "need at least one array" not in str(error):  # mmengine's, of an empty list of images
+            raise
+        suffix = options.get("img_suffix", "")
+        raise ReservoirError(
+            f"the domain {name!r}, a {options['type']}, has no images *{suffix}: {advice}"
+        ) from error
+    return dataset

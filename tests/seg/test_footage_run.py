@@ -159,7 +159,7 @@ def test_the_state_of_another_run_is_refused(tmp_path):
         ReservoirError, match=r"options\.method was 'tent', is 'eata'.*another --out"
     ):
         run(tmp_path, options="eata", resume=True)
-    with pytest.raises(ReservoirError, match="holds another stream"):
+    with pytest.raises(ReservoirError, match="holds a stream already"):
         run(tmp_path)
     assert contents(tmp_path) == before
 

@@ -232,5 +232,5 @@ def test_mistakes_are_explained(tmp_path):
     with pytest.raises(ReservoirError, match="segment must have 1 or more frames, got 0"):
         FrameWriter(tmp_path, "drive", PALETTE, segment=0)
     write(tmp_path, [result()])
-    with pytest.raises(ReservoirError, match="holds another stream"):
+    with pytest.raises(ReservoirError, match="holds a stream already"):
         FrameWriter(tmp_path, "drive", PALETTE)

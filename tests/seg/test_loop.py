@@ -1,4 +1,5 @@
 import json
+import re
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -266,6 +267,30 @@ def test_labels_are_optional_in_any_dataset(minicity, tmp_path):
     assert [visit["mIoU"] is None for visit in visits] == [True] * 4 + [False]
     predicted = [p.parent.name for p in (tmp_path / "w/predictions").rglob("*.png")]
     assert sorted(predicted) == ["images", "images", "left out", "missing", "none"]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (
+            dict(img_path="rgb_anon/snow/val"),
+            r"'dusk', a BaseSegDataset, has no images \*: set d",
+        ),
+        (
+            dict(img_path="none"),
+            r"'dusk' has no folder .*none: set data_root, data_prefix=dict\(img",
+        ),
+    ],
+)
+def test_a_domain_without_images_names_what_to_set(minicity, tmp_path, capsys, place, message):
+    domain = dict(name="dusk", type="BaseSegDataset", data_root=str(minicity), data_prefix=place)
+    config = tmp_path / "config.py"
+    config.write_text(
+        f"_base_ = {str(TINY / 'segformer-tiny_source.py')!r}\n"
+        f"test_cfg = dict(rounds=1, domains=[{domain!r}])\n"
+    )
+    assert test_tta.main([str(config), "--random-weights", f"--work-dir={tmp_path / 'w'}"]) == 2
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_a_dataset_without_classes_gets_those_of_the_model(minicity, tmp_path):
