@@ -69,7 +69,8 @@ def classifier():
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(8, 4))
 
 
-@pytest.mark.parametrize("preset", [pytest.param("published", marks=pytest.mark.slow), "stream"])
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["published", "stream"])
 def test_the_set_up_of_a_classifier_returns_to_no_module(preset):
     source = [torch.rand(4, 3, 16, 16) for _ in range(50)]
     options = dict(method="eata", reservoir=preset, source=source)

@@ -59,6 +59,7 @@ def fail(capsys, *command) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_what_is_missing(command, small, tmp_path, capsys, monkeypatch):
     cells = ["--variants", "base", "small", "--seeds", "0", "1"]
     assert real_cls.main([*command, *cells, "--check"]) == 0

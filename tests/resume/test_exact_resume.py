@@ -95,6 +95,7 @@ def test_a_killed_segmentation_run(tmp_path, minicity):
     compare_killed("test_tta", words, tmp_path, [Kill(STEP, call=3)])
 
 
+@pytest.mark.slow
 def test_a_killed_run_whose_config_names_no_seed(tmp_path, minicity):
     words = segmentation(tmp_path, minicity, "segformer-tiny_tent.py", **{"test_cfg.rounds": 1})
     config = tmp_path / "config.py"
