@@ -39,13 +39,13 @@ COMMANDS = {
     "reservoir-train": "train",
     "reservoir-warmup": "warmup",
 }
-"""Commands, and what they call in ``mmseg_reservoir.console``."""
+"""Commands, and what they call in ``mmseg_reservoir.cli.console``."""
 
 
 class BuildWithShipped(build_py):
     """Puts the shipped files into what is built; the checkout is not touched.
 
-    An editable install needs no copies: ``mmseg_reservoir.files.shipped`` finds the checkout's.
+    An editable install needs no copies: ``mmseg_reservoir.io.files.shipped`` finds the checkout's.
     """
 
     def run(self) -> None:
@@ -107,7 +107,7 @@ setup(
     cmdclass={"build_py": BuildWithShipped},
     entry_points={
         "console_scripts": [
-            f"{command} = mmseg_reservoir.console:{function}"
+            f"{command} = mmseg_reservoir.cli.console:{function}"
             for command, function in COMMANDS.items()
         ]
     },

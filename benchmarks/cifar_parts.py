@@ -17,7 +17,7 @@ from mmseg_reservoir.datasets.cifar_c import cifar
 from mmseg_reservoir.datasets.corruptions import CORRUPTIONS
 from mmseg_reservoir.datasets.digits import Corrupted
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import register
+from mmseg_reservoir.registry import register
 
 DOMAINS = tuple(name for name in CORRUPTIONS if name not in ("gaussian_noise", "shot_noise"))
 """One noise of three is enough."""

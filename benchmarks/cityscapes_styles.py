@@ -19,9 +19,9 @@ from rich.progress import track
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
+from mmseg_reservoir.config.presets import STREAM
 from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.presets import STREAM
 from mmseg_reservoir.style import Calibration, StyleEncoder
 from mmseg_reservoir.style.shipped_styles import CITYSCAPES, SIZE
 

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from benchmarks import cifar_parts, paired, remembered_styles
-from mmseg_reservoir.build import CLASSIFICATION, Plan
 from mmseg_reservoir.cls.run import check_all, run
-from mmseg_reservoir.presets import with_preset
-from mmseg_reservoir.report.record import strict_json
+from mmseg_reservoir.config.builder import CLASSIFICATION, RunBuilder
+from mmseg_reservoir.config.presets import with_preset
 from mmseg_reservoir.report.tables import Results
+from mmseg_reservoir.runs.record import strict_json
 
 PARTS = (cifar_parts, remembered_styles)
 """What they register is known in the processes of runs, too, which import this file."""
@@ -61,7 +61,9 @@ def run_cell(config: Mapping[str, Any], folder: Path, label: str) -> Results:
         keys = ("method", "params", "statistics", "reservoir")
         adaptation = {key: config[key] for key in keys if key in config}
         # The options in force, too: a preset may have changed meanwhile.
-        options = Plan(CLASSIFICATION, **adaptation, seed=config["randomness"]["seed"]).options
+        options = RunBuilder(
+            CLASSIFICATION, **adaptation, seed=config["randomness"]["seed"]
+        ).options
         asked = json.loads(strict_json({"config": config, "options": options}))
         if results["complete"] and all(results[key] == asked[key] for key in asked):
             return results

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 from benchmarks.minicity import COUNTS, ROOT, run
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import write_text
+from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.minicity import write_dataset
-from mmseg_reservoir.report.record import strict_json
 from mmseg_reservoir.report.summary import Statistic
 from mmseg_reservoir.report.tables import make_table
+from mmseg_reservoir.runs.record import strict_json
 
 BASES = {"tent": "TENT", "eata": "EATA", "cotta": "CoTTA*", "becotta": "BECoTTA"}
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {

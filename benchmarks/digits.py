@@ -21,8 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import classifiers, paired
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls.rows import choose_row
-from mmseg_reservoir.command_line import end_in_one_line, read_config
+from mmseg_reservoir.config.files import read_config
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = ROOT / "configs" / "cls"
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing and summarise all that was asked for."""
     args = parse_args(argv)
     title = "Digits under recurring corruptions"
-    return end_in_one_line(
+    return run_cli(
         lambda: classifiers.run_all(args, title, lambda cell, seed: config_of(args, cell, seed))
     )
 

@@ -24,13 +24,13 @@ import cv2
 import numpy as np
 
 import mmseg_reservoir.seg  # noqa: F401 (must come before mmseg)
-from mmseg_reservoir.files import write_text
+from mmseg_reservoir.fleet.camera_run import CameraRun
+from mmseg_reservoir.fleet.merging_point import MergingPoint
+from mmseg_reservoir.footage.fleet_footage import InferencerOrder
+from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.frame import render_frame
 from mmseg_reservoir.report.tables import make_table
-from mmseg_reservoir.scale.camera_run import CameraRun
-from mmseg_reservoir.scale.merging_point import MergingPoint
-from mmseg_reservoir.seg.fleet_footage import InferencerOrder
 
 CONDITIONS = ("fog", "night", "rain", "snow")
 FRAMES = 16

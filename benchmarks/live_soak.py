@@ -33,11 +33,11 @@ import cv2
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks.soak import Note, growth, plot, resident
+from mmseg_reservoir.footage.frame_writer import count_frames
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import render_drive
-from mmseg_reservoir.portable import read_folder
-from mmseg_reservoir.resume.state_folder import StateFolder
-from mmseg_reservoir.seg.frame_writer import count_frames
+from mmseg_reservoir.runs.state_folder import StateFolder
+from mmseg_reservoir.snapshot import read_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = "minicity/segformer-tiny_tent_robust"

@@ -21,15 +21,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from mmseg_reservoir.core.reservoir import Tally
-from mmseg_reservoir.portable import read_folder, write_folder
-from mmseg_reservoir.portable.contents import Contents
-from mmseg_reservoir.portable.exchange import Base, absorb, news
 from mmseg_reservoir.report.tables import make_table
+from mmseg_reservoir.snapshot import read_folder, write_folder
+from mmseg_reservoir.snapshot.exchange import Base, absorb, news
+from mmseg_reservoir.snapshot.reservoir_snapshot import ReservoirSnapshot
 
 _IMAGES = 10
 
 
-def went_on(contents: Contents) -> Contents:
+def went_on(contents: ReservoirSnapshot) -> ReservoirSnapshot:
     """The experts after some images more, and a little step."""
     return replace(
         contents,

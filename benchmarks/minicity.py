@@ -23,8 +23,8 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import make_counts, write_dataset
 from mmseg_reservoir.report.curves import plot_curves
 from mmseg_reservoir.report.published import load_rows
-from mmseg_reservoir.report.runs import read_runs
 from mmseg_reservoir.report.summary import Group, summarize, summary_markdown, summary_table
+from mmseg_reservoir.runs.reader import read_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs" / "minicity"

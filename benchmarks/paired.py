@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from mmengine.config import Config
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import write_text
+from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.report.curves import plot_curves
 from mmseg_reservoir.report.summary import Group, Statistic
 from mmseg_reservoir.report.tables import Results, make_table, routing_purity, scores_by_domain

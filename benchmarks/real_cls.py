@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 from benchmarks import classifiers, paired
 from benchmarks.cifar_parts import corrupted_cifar
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls.backbones import build_backbone
 from mmseg_reservoir.cls.rows import choose_row
-from mmseg_reservoir.command_line import end_in_one_line, read_config
+from mmseg_reservoir.config.files import read_config
 from mmseg_reservoir.datasets.cifar_c import cifar
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         title = "CIFAR-10 under recurring corruptions"
         return classifiers.run_all(args, title, lambda cell, seed: config_of(args, cell, seed))
 
-    return end_in_one_line(benchmark)
+    return run_cli(benchmark)
 
 
 if __name__ == "__main__":

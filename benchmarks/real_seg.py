@@ -28,10 +28,10 @@ from mmengine.config import Config
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import paired
-from mmseg_reservoir.build import SEGMENTATION, Plan
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
+from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import suggest
+from mmseg_reservoir.registry import suggest
 from mmseg_reservoir.report.tables import Results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,7 +95,7 @@ def text_of(options: dict[str, Any]) -> str:
     """
     keys = ("method", "params", "statistics", "reservoir")
     adaptation = {key: options[key] for key in keys if key in options}
-    plan = Plan(SEGMENTATION, **adaptation, seed=options["randomness"]["seed"])
+    plan = RunBuilder(SEGMENTATION, **adaptation, seed=options["randomness"]["seed"])
     lines = [f"{name} = {value!r}" for name, value in options.items()]
     return "\n".join([*lines, f"# in force: {plan.options}"]) + "\n"
 
@@ -204,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"\n{summarise(runs, out / 'summary.md')}")
         return min(failures, 1)
 
-    return end_in_one_line(benchmark)
+    return run_cli(benchmark)
 
 
 @cache  # the same few files for every run

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import register
+from mmseg_reservoir.registry import register
 from mmseg_reservoir.style.calibration import cache_key
 from mmseg_reservoir.style.vgg import StyleEncoder
 

@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 from benchmarks import style_streams
 from benchmarks.stream_orders import ORDERS, Frame
 from benchmarks.style_streams import CHANNELS, SOURCE, UNSEEN, select, stream_order, taps
+from mmseg_reservoir.config.presets import PRESETS, with_preset
+from mmseg_reservoir.config.reservoir_plan import ReservoirPlan
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import choose
-from mmseg_reservoir.presets import PRESETS, with_preset
+from mmseg_reservoir.registry import choose
 from mmseg_reservoir.report.routing import Step, mean, measure
-from mmseg_reservoir.reservoir_plan import ReservoirPlan
 from mmseg_reservoir.routing import Router
 from mmseg_reservoir.style import Calibration
 
@@ -62,7 +62,7 @@ class Routers:
         self.source, self.options = source, options
         self._fitted: Router | None = None
         plan = ReservoirPlan(options, seed=0)
-        self._is_random = any(part.asks_for("seed") for part in (plan.router, *plan.parts.values()))
+        self._is_random = any(part.accepts("seed") for part in (plan.router, *plan.parts.values()))
 
     def make(self, seed: int) -> Router:
         """A router that has routed nothing yet."""

@@ -24,10 +24,10 @@ from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.datasets.corruptions import corrupt
 from mmseg_reservoir.datasets.digits import digits
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import cache_folder
+from mmseg_reservoir.io.files import cache_folder
 from mmseg_reservoir.minicity import CONDITIONS, render_frame
 from mmseg_reservoir.minicity.writer import VERSION
-from mmseg_reservoir.options import choose
+from mmseg_reservoir.registry import choose
 from mmseg_reservoir.style.encoder import weight_digest
 from mmseg_reservoir.style.image_moments import ImageMoments
 from mmseg_reservoir.style.statistics import SMALLEST_VARIANCE, SMOOTHING, image_moments

@@ -31,10 +31,10 @@ from benchmarks.minicity import CONFIGS, COUNTS, ROOT
 from benchmarks.trigger_time import CONDITIONS, speed_up, stages
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.core.state import tensor_bytes
-from mmseg_reservoir.files import write_text
+from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.minicity import write_dataset
-from mmseg_reservoir.report.record import strict_json
 from mmseg_reservoir.report.tables import make_table
+from mmseg_reservoir.runs.record import strict_json
 from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
 from mmseg_reservoir.seg.metric import VisitIoUMetric
 from mmseg_reservoir.seg.model_loading import load_model
@@ -74,7 +74,7 @@ class Draw:
         place = workplace_of(cfg, model)
         plan = make_plan(cfg, self.seed)
         pipeline = plan.assemble(place)
-        calibration = plan.look_at_source(pipeline, place)
+        calibration = plan.calibrate(pipeline, place)
         self.known = {"calibration": calibration, "margin": pipeline.guard.margin}
         pipeline.encoder = self._remembering(pipeline.encoder)
         adaptive = AdaptiveSegmentor(model, pipeline).eval()

@@ -12,11 +12,11 @@ from mmengine.hub import get_config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 
-from mmseg_reservoir.build import SEGMENTATION, Plan, Workplace
+from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder, TaskContext
+from mmseg_reservoir.config.presets import STREAM
+from mmseg_reservoir.config.schema import pick
 from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
-from mmseg_reservoir.options import pick
-from mmseg_reservoir.presets import STREAM
 from mmseg_reservoir.seg.forward import segmentation_forward
 
 CONDITIONS = ("fog", "night", "rain", "snow")
@@ -60,9 +60,9 @@ def _b0(trigger: Mapping[str, Any] | None) -> AdaptationPipeline:
     cfg.model.test_cfg = dict(mode="whole")
     model = revert_sync_batchnorm(MODELS.build(cfg.model)).eval()
     care = dict(guard=None, trigger=trigger, router=dict(type="oracle"))
-    plan = Plan(SEGMENTATION, "tent", reservoir=dict(preset="robust", **care))
+    plan = RunBuilder(SEGMENTATION, "tent", reservoir=dict(preset="robust", **care))
     image_range = ImageRange.of_preprocessor(model.data_preprocessor)
-    place = Workplace(model, segmentation_forward, image_range)
+    place = TaskContext(model, segmentation_forward, image_range)
     pipeline = plan.assemble(place)
     for condition in CONDITIONS:
         pipeline.step(torch.randn(1, 3, 256, 512), domain=condition)

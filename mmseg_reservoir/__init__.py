@@ -1,7 +1,12 @@
 """ReservoirTTA for MMSegmentation: long-term test-time adaptation with one expert per style."""
 
-from .options import register
+import sys
+
+from ._renamed import RenamedModules
+from .registry import register
 
 __version__ = "0.1.0"
 
 __all__ = ["register"]
+
+sys.meta_path.append(RenamedModules())

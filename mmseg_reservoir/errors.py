@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -46,3 +49,26 @@ _MISFITS = (
     MemoryError,
 )
 """What Python and torch raise for a key that is missing, or a type, shape or size that is wrong."""
+
+
+THIRD_PARTY_WARNINGS = (
+    ("pkg_resources is deprecated as an API", "mmengine|importlib"),
+    ("``build_loss`` would be deprecated soon", "mmseg"),
+    ("Default ``avg_non_ignore`` is False", "mmseg"),
+)
+"""Of the libraries below, which no user can act on: how they begin, and modules they come from."""
+
+
+def ignore_third_party_warnings() -> None:
+    """Let this process not show them, unless Python was told to show warnings (``python -W``)."""
+    for message, module in THIRD_PARTY_WARNINGS if not sys.warnoptions else ():
+        warnings.filterwarnings("ignore", re.escape(message), module=rf"({module})\b")
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error, whatever lines it is made of.
+
+    That of a worker of a dataloader arrives below the worker's traceback.
+    """
+    name = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}: "
+    return " ".join(str(error).rpartition(name)[-1].split())

@@ -34,7 +34,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONGEST = ("test_exact_resume.py", "test_tutorial.py", "test_straight_line.py")
+LONGEST = ("test_exact_resume.py", "test_tutorial.py")
 """Files to begin with: the last process to end should not wait for one of them alone."""
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmseg_reservoir.state_files import read_state
+from mmseg_reservoir.io.state_files import read_state
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOCKS = ("seconds", "seconds_per_image", "seconds_quartiles", "cpu_seconds", "stages")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mmseg_reservoir.methods import AdaptationMethod
-from mmseg_reservoir.spaces import ParamSpace
+from mmseg_reservoir.params import ParamSpace
 
 CLASSES = 4
 

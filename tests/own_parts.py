@@ -7,7 +7,7 @@ from torch import nn
 
 from mmseg_reservoir import register
 from mmseg_reservoir.core import Route
-from mmseg_reservoir.methods.parts.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
+from mmseg_reservoir.methods.common.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
 from mmseg_reservoir.routing import Router
 
 

@@ -21,13 +21,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from mmseg_reservoir.build import CLASSIFICATION, Plan, Workplace
 from mmseg_reservoir.cls import AdaptiveClassifier
+from mmseg_reservoir.config.builder import CLASSIFICATION, RunBuilder, TaskContext
 from mmseg_reservoir.core import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.methods import AdaptationMethod, OptimizerFactory
-from mmseg_reservoir.options import find
-from mmseg_reservoir.spaces import ParamSpace, norm_affine, use_batch_statistics
+from mmseg_reservoir.params import ParamSpace, norm_affine, use_batch_statistics
+from mmseg_reservoir.registry import find
 from mmseg_reservoir.style import Calibration, StyleEncoder
 from mmseg_reservoir.style.statistics import logvar
 
@@ -345,10 +345,10 @@ def build_pipeline(run: Run, book: StyleBook) -> AdaptationPipeline:
         assert tuple(recorded["STYLE_IDX"]) == book.encoders[kind].taps
         ready = {"style": partial(book.encode, kind=kind), "calibration": book.calibration(kind)}
         reservoir = {**reservoir_options(run), **ready}
-    plan = Plan(CLASSIFICATION, method, reservoir=reservoir)
-    place = Workplace(method.space.model, nn.Module.__call__, ImageRange("unit"))
+    plan = RunBuilder(CLASSIFICATION, method, reservoir=reservoir)
+    place = TaskContext(method.space.model, nn.Module.__call__, ImageRange("unit"))
     pipeline = plan.assemble(place)
-    plan.look_at_source(pipeline, place)
+    plan.calibrate(pipeline, place)
     return pipeline
 
 

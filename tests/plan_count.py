@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mmseg_reservoir import method_plan
+from mmseg_reservoir.config import method_plan
 
 
 def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:

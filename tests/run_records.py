@@ -82,7 +82,7 @@ def styles_of(results: dict[str, Any], length: int = 6) -> tuple:
     """Styles for every route, such that domains lie apart and move a bit from round to round."""
     import numpy as np
 
-    from mmseg_reservoir.report.style_sample import Styles
+    from mmseg_reservoir.runs.style_sample import Styles
 
     rows = np.random.default_rng(0).normal(size=(len(results["routes"]), length)).astype("float32")
     for row, route in zip(rows, results["routes"], strict=True):

@@ -12,8 +12,8 @@ from typing import Any
 
 from small_reservoirs import make_pipeline, stream
 
-from mmseg_reservoir.portable import load_reservoir
-from mmseg_reservoir.scale.camera_run import CameraRun
+from mmseg_reservoir.fleet.camera_run import CameraRun
+from mmseg_reservoir.snapshot import load_reservoir
 
 
 @dataclass(frozen=True)

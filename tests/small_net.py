@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from mmseg_reservoir.methods import Tent
+from mmseg_reservoir.params import ParamSpace, norm_affine, read_batch_share, set_batch_share
 from mmseg_reservoir.routing import InformationClustering, StyleRouter
-from mmseg_reservoir.spaces import ParamSpace, norm_affine, read_batch_share, set_batch_share
 
 
 def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -55,7 +55,7 @@ def make_method(
     cls=Tent,
     lr: float = 0.05,
     dtype: torch.dtype = torch.float32,
-    handles: str = "pixels",
+    supports: str = "pixels",
     statistics: str | float | None = None,
     optimizer: Callable | None = None,
     **options,
@@ -66,13 +66,13 @@ def make_method(
         cls: The method.
         lr: Learning rate of Adam.
         dtype: Of the net.
-        handles: ``"pixels"`` for the segmentation net, ``"images"`` for the classifier.
+        supports: ``"pixels"`` for the segmentation net, ``"images"`` for the classifier.
         statistics: What BatchNorm normalizes by; None for the default of the method.
         optimizer: Makes another optimizer than Adam.
         **options: Of the method.
     """
-    net = make_net(dtype) if handles == "pixels" else make_classifier(dtype)
-    default = "batch" if handles == "images" else "running"
+    net = make_net(dtype) if supports == "pixels" else make_classifier(dtype)
+    default = "batch" if supports == "images" else "running"
     set_batch_share(net, read_batch_share(statistics, cls.statistics or default))
     space = ParamSpace(net, norm_affine(net))
     return cls(net, space, optimizer or partial(torch.optim.Adam, lr=lr), **options)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mmseg_reservoir.methods import AdaptationMethod
-from mmseg_reservoir.spaces.prompt import prompt_space
+from mmseg_reservoir.params.prompt import prompt_space
 
 
 class Block(nn.Module):

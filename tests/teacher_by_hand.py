@@ -6,7 +6,7 @@ import torch
 from small_net import make_classifier
 from torch import Tensor, nn
 
-from mmseg_reservoir.spaces import norm_affine
+from mmseg_reservoir.params import norm_affine
 
 DOUBLE = torch.float64
 

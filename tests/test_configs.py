@@ -8,9 +8,9 @@ from mmengine.registry import init_default_scope
 from safetensors.torch import load_file
 
 import mmseg_reservoir.seg  # noqa: F401 (registers what the configs name)
-from mmseg_reservoir.presets import with_preset
+from mmseg_reservoir.config.presets import with_preset
+from mmseg_reservoir.params import ParamSpace, norm_affine
 from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 LEAVES = sorted(

@@ -19,16 +19,16 @@ import torch
 from disk_faults import ERRORS, FailingDisk
 from small_reservoirs import calibration, make_pipeline, show
 
-from mmseg_reservoir.checkpoint_files import read_checkpoint, write_checkpoint
 from mmseg_reservoir.errors import ReservoirError, WriteError
-from mmseg_reservoir.files import append_bytes, remove_file, write_figure, write_text
+from mmseg_reservoir.io.checkpoints import read_checkpoint, write_checkpoint
+from mmseg_reservoir.io.files import append_bytes, remove_file, write_figure, write_text
 from mmseg_reservoir.minicity import write_dataset
-from mmseg_reservoir.portable import save_reservoir
-from mmseg_reservoir.portable.folder import check_folder, read_folder
-from mmseg_reservoir.report.record import RouteRecord, RunRecord
-from mmseg_reservoir.report.route_log import read_routes
-from mmseg_reservoir.report.style_sample import read_styles
-from mmseg_reservoir.resume.state_folder import StateFolder
+from mmseg_reservoir.runs.record import RouteRecord, RunRecord
+from mmseg_reservoir.runs.route_log import read_routes
+from mmseg_reservoir.runs.state_folder import StateFolder
+from mmseg_reservoir.runs.style_sample import read_styles
+from mmseg_reservoir.snapshot import save_reservoir
+from mmseg_reservoir.snapshot.folder import check_folder, read_folder
 from mmseg_reservoir.style import Calibration
 
 REMEDIES = {
@@ -126,8 +126,8 @@ def read_record(folder):
 
 
 def frames(folder):
-    from mmseg_reservoir.seg import FrameResult
-    from mmseg_reservoir.seg.frame_writer import FrameWriter
+    from mmseg_reservoir.footage import FrameResult
+    from mmseg_reservoir.footage.frame_writer import FrameWriter
 
     palette = [[0, 0, 0], [255, 0, 0]]
     writer = FrameWriter(

@@ -7,7 +7,7 @@ import sys
 import pytest
 from stream_run import TINY, run
 
-from mmseg_reservoir.options import find
+from mmseg_reservoir.registry import find
 from tools import test_cls
 
 PARTS = [("router", "nearest"), ("statistic", "extent"), ("method", "agree"), ("params", "biases")]

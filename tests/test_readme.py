@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from small_net import make_classifier
 
-from mmseg_reservoir.options import find, table
+from mmseg_reservoir.registry import find, table
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -54,7 +54,7 @@ def test_a_method_of_ones_own():
 
 def test_every_kind_of_part_is_named():
     kinds = set(re.findall(r'`"(\w+)"`', README[README.index("Likewise") :]))
-    from mmseg_reservoir.options import KINDS
+    from mmseg_reservoir.registry import KINDS
 
     assert set(KINDS) - kinds == {"method", "space"}
 

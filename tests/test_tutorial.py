@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_reservoir.console import load_tool
+from mmseg_reservoir.cli.console import load_tool
 
 TEXT = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(python|shell)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)

@@ -20,15 +20,15 @@ from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmseg_reservoir.command_line import KeyValue, end_in_one_line, image_size, parse
+from mmseg_reservoir.cli.command_line import KeyValue, image_size, parse, run_cli
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.progress import StreamProgress
 from mmseg_reservoir.report.timeline import timeline
-from mmseg_reservoir.stop_signals import StopSignals
+from mmseg_reservoir.runs.stop_signals import StopSignals
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
-    from mmseg_reservoir.seg.footage_run import FootageRun
-    from mmseg_reservoir.seg.inferencer import FrameResult
+    from mmseg_reservoir.footage.footage_run import FootageRun
+    from mmseg_reservoir.footage.inferencer import FrameResult
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
@@ -103,7 +103,7 @@ def _one_or_several(inputs: list[str]) -> str | list[str] | None:
     """Return the input, or several; images that a shell lists in the order of their numbers."""
     if len(inputs) < 2:
         return inputs[0] if inputs else None
-    from mmseg_reservoir.seg.frames import is_image, natural_order
+    from mmseg_reservoir.footage.frames import is_image, natural_order
 
     if all(map(is_image, inputs)):
         return [str(path) for path in natural_order(map(Path, inputs))]
@@ -114,9 +114,9 @@ def adapt(args: argparse.Namespace) -> None:
     """Run the stream and report its results."""
     _check(args)
     with _listener(args.serve) as listener:  # a busy port shows before anything is made
-        from mmseg_reservoir.seg.footage_run import FootageRun
-        from mmseg_reservoir.seg.frames import is_address, open_frames
-        from mmseg_reservoir.seg.inferencer import ReservoirInferencer
+        from mmseg_reservoir.footage.footage_run import FootageRun
+        from mmseg_reservoir.footage.frames import is_address, open_frames
+        from mmseg_reservoir.footage.inferencer import ReservoirInferencer
         from mmseg_reservoir.seg.source_images import find_source_images
 
         source_images = find_source_images(args.source_images)
@@ -162,8 +162,8 @@ def adapt(args: argparse.Namespace) -> None:
                         if signals.caught:
                             break
                 else:
+                    from mmseg_reservoir.footage.watched_stream import WatchedStream
                     from mmseg_reservoir.live.server import serve
-                    from mmseg_reservoir.seg.watched_stream import WatchedStream
 
                     stream = WatchedStream(inferencer, results, run.writer, frames)
                     serve(stream, listener, run.reservoir)
@@ -252,7 +252,7 @@ def _default_folder(folder: Path, resume: bool) -> Path:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    return end_in_one_line(lambda: adapt(parse_args(argv)))
+    return run_cli(lambda: adapt(parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from mmseg_reservoir.check.checks import check_all
-from mmseg_reservoir.check.outcome import show, summarise
-from mmseg_reservoir.check.survey import check_root, list_files, read_files
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.datasets import LAYOUTS
-from mmseg_reservoir.files import write_text
+from mmseg_reservoir.datasets.check.checks import check_all
+from mmseg_reservoir.datasets.check.outcome import show, summarise
+from mmseg_reservoir.datasets.check.survey import check_root, list_files, read_files
+from mmseg_reservoir.io.files import write_text
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -67,7 +67,7 @@ def check(args: argparse.Namespace) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    return end_in_one_line(lambda: int(not check(parse_args(argv))))
+    return run_cli(lambda: int(not check(parse_args(argv))))
 
 
 if __name__ == "__main__":

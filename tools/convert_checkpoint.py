@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.errors import ReservoirError
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def model_shapes(config: Path) -> dict[str, Shape]:
 
 def save(path: Path, weights: dict[str, Tensor], about: dict[str, list]) -> None:
     """Write weights in the format of the file's suffix; a file cut short never has its name."""
-    from mmseg_reservoir.checkpoint_files import write_checkpoint
-    from mmseg_reservoir.files import write_tensors
+    from mmseg_reservoir.io.checkpoints import write_checkpoint
+    from mmseg_reservoir.io.files import write_tensors
 
     # Copies, because a slice of a larger tensor would be saved with all of it.
     weights = {name: tensor.detach().clone().contiguous() for name, tensor in weights.items()}
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
     args = parse_args(argv)
-    return end_in_one_line(lambda: run(args))
+    return run_cli(lambda: run(args))
 
 
 if __name__ == "__main__":

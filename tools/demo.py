@@ -183,7 +183,7 @@ def demo(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     # Not above: processes that draw MiniCity import this file, and need nothing of it.
-    from mmseg_reservoir.files import write_text
+    from mmseg_reservoir.io.files import write_text
     from mmseg_reservoir.minicity import write_dataset
     from mmseg_reservoir.report.comparison import comparison_table, last_visit_table
     from mmseg_reservoir.style.vgg import SHIPPED
@@ -210,9 +210,9 @@ def demo(argv: list[str] | None = None) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2, a signal ends the runs, too."""
-    from mmseg_reservoir.command_line import end_in_one_line
+    from mmseg_reservoir.cli.command_line import run_cli
 
-    return end_in_one_line(lambda: demo(argv))
+    return run_cli(lambda: demo(argv))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
     Args:
         only: Rows, such as ``tent``; None for all.
     """
-    from mmseg_reservoir.options import choose
+    from mmseg_reservoir.registry import choose
     from mmseg_reservoir.report.error_rates import PLUG_INS_BY_NAME
 
     known = {method: method for _, methods in NETS.values() for method in methods.values()}
@@ -86,7 +86,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
 
     from mmseg_reservoir.cls.rows import choose_row, row_label
     from mmseg_reservoir.cls.run import run
-    from mmseg_reservoir.command_line import read_config
+    from mmseg_reservoir.config.files import read_config
 
     torch.set_num_threads(1)
     path = CONFIGS / f"{row.table}.py"
@@ -145,8 +145,8 @@ def main(argv: list[str] | None = None) -> int:
     # Threads of several processes on the same cores only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-    from mmseg_reservoir.command_line import end_in_one_line
-    from mmseg_reservoir.files import write_text
+    from mmseg_reservoir.cli.command_line import run_cli
+    from mmseg_reservoir.io.files import write_text
     from mmseg_reservoir.report.error_rates import error_table, plot_errors
     from mmseg_reservoir.style.vgg import SHIPPED
 
@@ -165,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"\n{table}\n\nplot: {out / 'errors.png'}")
         print(f"{time.monotonic() - start:.0f} s in all")
 
-    return end_in_one_line(demo)
+    return run_cli(demo)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import write_figure
+from mmseg_reservoir.io.files import write_figure
 from mmseg_reservoir.report.paper_figures import (
     assignment_figure,
     domain_count_figure,
@@ -25,7 +25,7 @@ from mmseg_reservoir.report.paper_figures import (
 )
 from mmseg_reservoir.report.sensitivity import OPTIONS, sweep
 from mmseg_reservoir.report.shown_run import ShownRun, load_runs
-from mmseg_reservoir.report.style_sample import FILE
+from mmseg_reservoir.runs.style_sample import FILE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
         write_figure(path, figure, dpi=110)
         print(path)
 
-    return end_in_one_line(draw)
+    return run_cli(draw)
 
 
 if __name__ == "__main__":

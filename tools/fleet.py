@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmseg_reservoir.command_line import KeyValue, end_in_one_line, image_size, parse
+from mmseg_reservoir.cli.command_line import KeyValue, image_size, parse, run_cli
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.fleet.ray_session import ray_session
 from mmseg_reservoir.report.tables import make_table
-from mmseg_reservoir.scale.ray_session import ray_session
 
 if TYPE_CHECKING:
-    from mmseg_reservoir.scale.camera_run import CameraRun
+    from mmseg_reservoir.fleet.camera_run import CameraRun
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -60,8 +60,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
     """A camera for every stream, each with a folder of its own."""
-    from mmseg_reservoir.scale.camera_run import CameraRun
-    from mmseg_reservoir.seg.fleet_footage import InferencerOrder
+    from mmseg_reservoir.fleet.camera_run import CameraRun
+    from mmseg_reservoir.footage.fleet_footage import InferencerOrder
     from mmseg_reservoir.seg.source_images import find_source_images
 
     source_images = find_source_images(args.source_images)
@@ -86,7 +86,7 @@ def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
 
 def fleet(args: argparse.Namespace) -> int:
     """Run all streams and say what came of them; returns how many failed."""
-    from mmseg_reservoir.scale.camera_fleet import run_fleet
+    from mmseg_reservoir.fleet.camera_fleet import run_fleet
 
     cameras = make_cameras(args)
     merged = args.out / "reservoir"
@@ -118,7 +118,7 @@ def fleet(args: argparse.Namespace) -> int:
 
 def _names(streams: list[str]) -> list[str]:
     """Names of folders, none of which comes twice."""
-    from mmseg_reservoir.seg.frames import open_frames
+    from mmseg_reservoir.footage.frames import open_frames
 
     names = [open_frames(stream).name for stream in streams]
     if "reservoir" in names:
@@ -137,7 +137,7 @@ def _state_of(outcome: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2, failed cameras in 1."""
-    return end_in_one_line(lambda: min(fleet(parse_args(argv)), 1))
+    return run_cli(lambda: min(fleet(parse_args(argv)), 1))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         done = "is there already, nothing written" if written.reused else "written"
         print(f"{total} pictures {done}: {written.root} ({written.seconds:.1f} s)")
 
-    return end_in_one_line(write)
+    return run_cli(write)
 
 
 if __name__ == "__main__":

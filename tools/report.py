@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.report.page import needs_plotly
 
 
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         print(f"{len(runs)} runs: {path}")
 
-    return end_in_one_line(report)
+    return run_cli(report)
 
 
 def _beside(argument: str) -> Path:

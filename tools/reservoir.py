@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.errors import ReservoirError
 
 
@@ -53,7 +53,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def find_reservoir(folder: Path) -> Path:
     """Return the folder of a reservoir: the given one, or ``reservoir`` in a work directory."""
-    from mmseg_reservoir.portable.folder import MANIFEST
+    from mmseg_reservoir.snapshot.folder import MANIFEST
 
     inside = folder / "reservoir"
     has_one = not (folder / MANIFEST).is_file() and (inside / MANIFEST).is_file()
@@ -68,8 +68,8 @@ def check_out(args: argparse.Namespace) -> None:
 
 def run_inspect(args: argparse.Namespace) -> None:
     """Print a table of the experts."""
-    from mmseg_reservoir.portable import read_folder
-    from mmseg_reservoir.portable.overview import overview
+    from mmseg_reservoir.snapshot import read_folder
+    from mmseg_reservoir.snapshot.overview import overview
 
     folder = find_reservoir(args.folder)
     print(overview(read_folder(folder), folder))
@@ -77,8 +77,8 @@ def run_inspect(args: argparse.Namespace) -> None:
 
 def run_merge(args: argparse.Namespace) -> None:
     """Merge two reservoirs, and tell which experts became one."""
-    from mmseg_reservoir.portable import read_folder, write_folder
-    from mmseg_reservoir.portable.merge import merge
+    from mmseg_reservoir.snapshot import read_folder, write_folder
+    from mmseg_reservoir.snapshot.merge import merge
 
     check_out(args)
     folders = [find_reservoir(folder) for folder in args.folders]
@@ -95,8 +95,8 @@ def run_merge(args: argparse.Namespace) -> None:
 
 def run_prune(args: argparse.Namespace) -> None:
     """Remove experts."""
-    from mmseg_reservoir.portable import read_folder, write_folder
-    from mmseg_reservoir.portable.prune import least_used, prune, unused
+    from mmseg_reservoir.snapshot import read_folder, write_folder
+    from mmseg_reservoir.snapshot.prune import least_used, prune, unused
 
     check_out(args)
     contents = read_folder(find_reservoir(args.folder))
@@ -114,8 +114,8 @@ def run_prune(args: argparse.Namespace) -> None:
 
 def run_export(args: argparse.Namespace) -> None:
     """Write a plain checkpoint."""
-    from mmseg_reservoir.portable import read_folder
-    from mmseg_reservoir.portable.export import export_expert
+    from mmseg_reservoir.snapshot import read_folder
+    from mmseg_reservoir.snapshot.export import export_expert
 
     check_out(args)
     contents = read_folder(find_reservoir(args.folder))
@@ -132,7 +132,7 @@ def run_export(args: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; mistakes of the user end in one line and exit code 2."""
     args = parse_args(argv)
-    return end_in_one_line(lambda: args.run(args))
+    return run_cli(lambda: args.run(args))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import write_text
-from mmseg_reservoir.report.record import strict_json
-from mmseg_reservoir.report.runs import read_runs
+from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.report.summary import (
     NOTE,
     summarize,
@@ -22,6 +20,8 @@ from mmseg_reservoir.report.summary import (
     summary_table,
     to_json,
 )
+from mmseg_reservoir.runs.reader import read_runs
+from mmseg_reservoir.runs.record import strict_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.json:
             write_text(args.json, strict_json(to_json(groups, warnings)))
 
-    return end_in_one_line(show)
+    return run_cli(show)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from mmseg_reservoir.command_line import check_seed, end_in_one_line
+from mmseg_reservoir.cli.command_line import check_seed, run_cli
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import write_text
-from mmseg_reservoir.report.record import strict_json
-from mmseg_reservoir.report.runs import read_runs
+from mmseg_reservoir.fleet.ray_session import ray_session
+from mmseg_reservoir.fleet.sweep_runs import SweepRun, make_runs
+from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.report.summary import (
     NOTE,
     summarize,
@@ -26,8 +26,8 @@ from mmseg_reservoir.report.summary import (
     summary_table,
     to_json,
 )
-from mmseg_reservoir.scale.ray_session import ray_session
-from mmseg_reservoir.scale.sweep_runs import SweepRun, make_runs
+from mmseg_reservoir.runs.reader import read_runs
+from mmseg_reservoir.runs.record import strict_json
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -67,7 +67,7 @@ def sweep(args: argparse.Namespace) -> int:
     runs = make_runs(args.configs, seeds, args.out, args.method, words)
     failures: dict[str, str] = {}
     if not all(run.is_complete() for run in runs):
-        from mmseg_reservoir.scale.sweep import run_sweep
+        from mmseg_reservoir.fleet.sweep import run_sweep
 
         with ray_session(args.ray, args.jobs) as ray:
             failures = run_sweep(ray, runs, args.retries, args.cpus, partial(print, flush=True))
@@ -91,7 +91,7 @@ def _summarise(runs: list[SweepRun], out: Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2, failed runs in 1."""
-    return end_in_one_line(lambda: min(sweep(parse_args(argv)), 1))
+    return run_cli(lambda: min(sweep(parse_args(argv)), 1))
 
 
 if __name__ == "__main__":

@@ -11,19 +11,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mmseg_reservoir.cls.rows import choose_row, row_label
-from mmseg_reservoir.command_line import (
+from mmseg_reservoir.cli.command_line import (
     add_config_options,
     add_warm_start,
     check_seed,
-    end_in_one_line,
-    import_custom_modules,
     parse,
-    read_config,
-    set_options,
+    run_cli,
     show_log,
-    warm_start,
 )
+from mmseg_reservoir.cls.rows import choose_row, row_label
+from mmseg_reservoir.config.files import import_custom_modules, read_config, set_options, warm_start
 from mmseg_reservoir.report.closing import closing_tables, tell_troubles
 
 
@@ -93,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         tell_troubles(results, warn)
         print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
 
-    return end_in_one_line(test)
+    return run_cli(test)
 
 
 if __name__ == "__main__":

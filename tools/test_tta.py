@@ -13,24 +13,22 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmseg_reservoir.command_line import (
+from mmseg_reservoir.cli.command_line import (
     add_config_options,
     add_warm_start,
     check_seed,
-    end_in_one_line,
-    import_custom_modules,
     parse,
-    read_config,
-    warm_start,
+    run_cli,
 )
+from mmseg_reservoir.config.files import import_custom_modules, read_config, warm_start
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import make_work_dir
+from mmseg_reservoir.io.files import make_work_dir
 from mmseg_reservoir.report.rate_choice import LR_GRID
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
     from mmengine.config import Config
 
-    from mmseg_reservoir.build import Plan
+    from mmseg_reservoir.config.builder import RunBuilder
 
 KNOWN_KEYS = (
     *("method", "params", "statistics", "reservoir", "source_images"),
@@ -93,7 +91,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parse(parser, argv)
 
 
-def load_config(args: argparse.Namespace) -> tuple[Config, Plan]:
+def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
     """Return the config with the command line merged in, checked, and the plan of its run.
 
     What can be checked without torch and mmseg is checked before they are imported.
@@ -130,7 +128,7 @@ def _seed(args: argparse.Namespace, cfg: Config) -> int:
     """Return the seed of the run: the given one, that of the state to resume, or a random one."""
     seed = (cfg.get("randomness") or {}).get("seed") if args.seed is None else args.seed
     if seed is None and args.resume is not None:
-        from mmseg_reservoir.resume import saved_seed
+        from mmseg_reservoir.runs import saved_seed
         from mmseg_reservoir.seg.fair import rate_folder
 
         fair = args.protocol == "fair"
@@ -212,7 +210,7 @@ def main(argv: list[str] | None = None) -> int:
                     hook.plan = plan
             runner.test()
 
-    return end_in_one_line(test)
+    return run_cli(test)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from mmseg_reservoir.command_line import (
-    KeyValue,
-    end_in_one_line,
-    import_custom_modules,
-    parse,
-    read_config,
-)
+from mmseg_reservoir.cli.command_line import KeyValue, parse, run_cli
+from mmseg_reservoir.config.files import import_custom_modules, read_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -40,7 +35,7 @@ def train(args: argparse.Namespace) -> None:
     import_custom_modules(cfg)
     from mmengine.runner import Runner
 
-    from mmseg_reservoir.files import write_tensors
+    from mmseg_reservoir.io.files import write_tensors
 
     runner = Runner.from_cfg(cfg)
     runner.train()
@@ -51,7 +46,7 @@ def train(args: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    return end_in_one_line(lambda: train(parse_args(argv)))
+    return run_cli(lambda: train(parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mmseg_reservoir.command_line import end_in_one_line
+from mmseg_reservoir.cli.command_line import run_cli
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
             wrong = error(net, clean)
             print(f"{name}: {wrong:.1f} % error on clean test digits, {path}", flush=True)
 
-    return end_in_one_line(train)
+    return run_cli(train)
 
 
 if __name__ == "__main__":

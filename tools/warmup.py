@@ -11,15 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmseg_reservoir.command_line import (
-    KeyValue,
-    end_in_one_line,
-    import_custom_modules,
-    parse,
-    read_config,
-)
+from mmseg_reservoir.cli.command_line import KeyValue, parse, run_cli
+from mmseg_reservoir.config.files import import_custom_modules, read_config
+from mmseg_reservoir.config.schema import construct, without_scope
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import construct, without_scope
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -133,7 +128,7 @@ def run(args: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run; mistakes of the user end in one line and exit code 2."""
-    return end_in_one_line(lambda: run(parse_args(argv)))
+    return run_cli(lambda: run(parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ from benchmarks.speed import growth, page, ratios
 from benchmarks.speed.cases import VARIANTS, Case
 from benchmarks.speed.interleaved import CLOCKS
 from benchmarks.speed.ratios import Clock, Figures
-from mmseg_reservoir.command_line import end_in_one_line
-from mmseg_reservoir.files import write_text
+from mmseg_reservoir.cli.command_line import run_cli
+from mmseg_reservoir.io.files import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 Job = tuple[str, Callable[[], Figures]]
@@ -148,4 +148,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(end_in_one_line(main))
+    sys.exit(run_cli(main))

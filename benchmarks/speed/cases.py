@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from benchmarks.cifar_parts import CifarResNet20
 from benchmarks.speed.naive import LiteralCotta, NaiveReservoir, PlainVGG
 from benchmarks.speed.recurring import fill
-from mmseg_reservoir.build import CLASSIFICATION, SEGMENTATION, Plan, Workplace
 from mmseg_reservoir.cls.backbones.trained import SmallViT
 from mmseg_reservoir.cls.logits import classification_forward
+from mmseg_reservoir.config.builder import CLASSIFICATION, SEGMENTATION, RunBuilder, TaskContext
 from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
-from mmseg_reservoir.options import register
+from mmseg_reservoir.registry import register
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -118,14 +118,14 @@ class Case:
         coarse = torch.rand(count, n, channels, height // 4, width // 4, generator=generator)
         return [nn.functional.interpolate(x, (height, width)) for x in coarse]
 
-    def place(self) -> Workplace:
+    def place(self) -> TaskContext:
         """A copy of the network, and how it is run."""
         net = copy.deepcopy(network(self.net))
         if self.classifies:
-            return Workplace(net, classification_forward, ImageRange("unit"))
+            return TaskContext(net, classification_forward, ImageRange("unit"))
         from mmseg_reservoir.seg.forward import segmentation_forward
 
-        return Workplace(net, segmentation_forward, ImageRange("imagenet"))
+        return TaskContext(net, segmentation_forward, ImageRange("imagenet"))
 
     def base(self) -> AdaptationPipeline:
         """The plain method."""
@@ -158,9 +158,9 @@ class Case:
             settle_guard(pipeline, k)
         return pipeline
 
-    def _plan(self, reservoir: Mapping[str, Any] | None) -> Plan:
+    def _plan(self, reservoir: Mapping[str, Any] | None) -> RunBuilder:
         task = CLASSIFICATION if self.classifies else SEGMENTATION
-        return Plan(task, **METHODS[self.method], reservoir=reservoir)
+        return RunBuilder(task, **METHODS[self.method], reservoir=reservoir)
 
     def _prepared(self, pipeline: AdaptationPipeline) -> AdaptationPipeline:
         method = pipeline.method

@@ -10,9 +10,9 @@ from benchmarks.speed.cases import Case
 from benchmarks.speed.interleaved import Spread, interleave
 from benchmarks.speed.ratios import Clock, Figures
 from benchmarks.speed.recurring import Styles
+from mmseg_reservoir.config.presets import with_preset
+from mmseg_reservoir.config.reservoir_plan import ReservoirPlan
 from mmseg_reservoir.core.reservoir import Reservoir
-from mmseg_reservoir.presets import with_preset
-from mmseg_reservoir.reservoir_plan import ReservoirPlan
 from mmseg_reservoir.style import Calibration, StyleEncoder
 
 _WIDTHS = {"logvar": [64, 128, 128], "mean_var": [128, 256, 256]}

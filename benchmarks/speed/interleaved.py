@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mmseg_reservoir.report import image_times
+from mmseg_reservoir.runs import image_times
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """The time of the machine's user, and that of the process: for a machine that others use, too."""

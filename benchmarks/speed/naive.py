@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy, max_pool2d
 
 from mmseg_reservoir.core.pipeline import AdaptationPipeline, Outcome
 from mmseg_reservoir.core.reservoir_pipeline import ReservoirPipeline
+from mmseg_reservoir.methods.common.mean_teacher import as_logits
 from mmseg_reservoir.methods.cotta import Cotta, View, resized
-from mmseg_reservoir.methods.parts.mean_teacher import as_logits
 from mmseg_reservoir.style.vgg import StyleEncoder
 
 

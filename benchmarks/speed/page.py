@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.speed.split import PARTS
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import write_text
+from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.report.tables import make_table
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"

@@ -15,7 +15,7 @@ PARTS = (
     *("ensemble", "care", "way-back"),
 )
 """Care: what guard and pooling do. Way-back: the copy to return to from a batch that breaks
-something (`LastGood`). What is left of a step is the loss, and Python."""
+something (`StepRollback`). What is left of a step is the loss, and Python."""
 
 
 class Stopwatch:
@@ -61,7 +61,7 @@ def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[
             (pipeline, "_predict_together", "ensemble"),
             (pipeline, "_settle", "care"),
         ]
-    good = methods_base.LastGood
+    good = methods_base.StepRollback
 
     class TimedLastGood(good):
         """The same, on the watch."""
@@ -76,7 +76,7 @@ def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[
         patch.object(owner, name, watch.around(part, getattr(owner, name)))
         for owner, name, part in places
     ]
-    patches.append(patch.object(methods_base, "LastGood", TimedLastGood))
+    patches.append(patch.object(methods_base, "StepRollback", TimedLastGood))
     for one in patches:
         one.start()
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from ..files import read_tensors, write_tensors
+from ..io.files import read_tensors, write_tensors
 from .inject import BecottaParts, inject, transformer_stages
 from .variants import Variant, find_variant
 

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from ..options import choose
+from ..registry import choose
 
 Style = Callable[[Tensor, Generator], Tensor]
 

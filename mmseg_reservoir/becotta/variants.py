@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..config.schema import construct
 from ..errors import ReservoirError
-from ..options import choose, construct
+from ..registry import choose
 
 DOMAINS = ("clear", "fog", "night", "rain", "snow")
 """The domains of the warm-up; each has a gate of its own in every mixture."""

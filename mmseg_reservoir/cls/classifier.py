@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..build import CLASSIFICATION, Plan, Workplace
-from ..core.aside import snapshot
+from ..config.builder import CLASSIFICATION, RunBuilder, TaskContext
 from ..core.image_range import ImageRange
 from ..core.pipeline import Outcome
+from ..core.side_effects import snapshot
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
 from ..style.calibration import Calibration
@@ -46,7 +46,7 @@ class AdaptiveClassifier(nn.Module):
             goes by the batch, so keep a copy if you need the source model.
         method: An adaptation method: its name, ``dict(type=name, optimizer=dict(type="Adam",
             lr=1e-3), **options)``, or one that is ready made around this net.
-        reservoir: Options of the reservoir (see ``mmseg_reservoir.presets``), the name of a preset,
+        reservoir: Options of the reservoir (see ``config/presets.py``), the name of a preset,
             or None for the plain method. Its router, its style encoder and its calibration may be
             ready made: ``dict(router=MyRouter(), style=my_encoder, calibration=saved)``. With
             ``dict(start_from=FOLDER)`` it goes on with a saved one, and needs no source.
@@ -79,7 +79,7 @@ class AdaptiveClassifier(nn.Module):
         images: str | tuple = "unit",
         batch_size: int | None = None,
         seed: int = 0,
-        plan: Plan | None = None,
+        plan: RunBuilder | None = None,
     ) -> None:
         super().__init__()
         if getattr(net, _MARK, False):
@@ -88,7 +88,7 @@ class AdaptiveClassifier(nn.Module):
                 "those of the source any more. Wrap a copy.deepcopy of it that was made before"
             )
         self.range = ImageRange(images)
-        self.plan = plan or Plan(CLASSIFICATION, method, params, statistics, reservoir, seed)
+        self.plan = plan or RunBuilder(CLASSIFICATION, method, params, statistics, reservoir, seed)
         self.net = net.eval()
         self.batch_size = batch_size
         self.frozen = self.plan.start.frozen
@@ -99,7 +99,7 @@ class AdaptiveClassifier(nn.Module):
         if source is not None:
             device = next((p.device for p in net.parameters()), torch.device("cpu"))
             source = SourceStream(source, batch_size, self.range, device)
-        place = Workplace(net, classification_forward, self.range, source)
+        place = TaskContext(net, classification_forward, self.range, source)
         self.pipeline = self.plan.assemble(place)
         self.pipeline.check = self.range.check_extremes
         self.method = self.pipeline.method
@@ -115,7 +115,7 @@ class AdaptiveClassifier(nn.Module):
                 "calibration tells the reservoir: give source=..., too"
             )
         if not self.waits_for_source:
-            self.calibration = self.plan.look_at_source(self.pipeline, place)
+            self.calibration = self.plan.calibrate(self.pipeline, place)
         if source is not None and self.calibration is not None and batch_size is None:
             self.batch_size = self._source_size = source.batch_size
 

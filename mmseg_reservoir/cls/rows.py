@@ -14,9 +14,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from ..config.presets import DEFAULT, PRESETS
+from ..config.schema import Options, without_scope
 from ..errors import ReservoirError
-from ..options import Options, choose, suggest, table, without_scope
-from ..presets import DEFAULT, PRESETS
+from ..registry import choose, suggest, table
 
 
 def choose_row(

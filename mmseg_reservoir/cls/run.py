@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..build import CLASSIFICATION, Plan
+from ..config.builder import CLASSIFICATION, RunBuilder
+from ..config.schema import Options, check_options, parameters_of, pick
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
-from ..options import Options, check_options, find, parameters_of, pick, suggest
-from ..portable import save_reservoir
+from ..registry import find, suggest
 from ..report.progress import StreamProgress
-from ..report.record import RunRecord, about_pipeline
-from ..resume import RunSaver, run_identity, seed_generators
+from ..runs import RunSaver, run_identity, seed_generators
+from ..runs.record import RunRecord, about_pipeline
+from ..snapshot import save_reservoir
 from ..style.encoder import weight_digest
 from .backbones import build_backbone
 from .classifier import AdaptiveClassifier
@@ -149,13 +150,13 @@ def check_keys(config: Options) -> None:
             raise ReservoirError(f"the config has no {key!r}: it needs {', '.join(REQUIRED)}")
 
 
-def check_all(config: Options, seed: int) -> Plan:
+def check_all(config: Options, seed: int) -> RunBuilder:
     """Find what is wrong with any option, before anything is read or computed.
 
     Returns:
         The plan of the run.
     """
-    plan = Plan(CLASSIFICATION, **_adaptation(config), seed=seed)
+    plan = RunBuilder(CLASSIFICATION, **_adaptation(config), seed=seed)
     pick("data", config["data"], "data")
     pick("stream", config["stream"], "stream", default="csc", given=("data",))
     check_options(RunSaver, config.get("saving") or {}, "saving", _NOT_SAVING)
@@ -165,7 +166,11 @@ def check_all(config: Options, seed: int) -> Plan:
 
 
 def make_model(
-    config: Options, batch_size: int, seed: int, device: torch.device, plan: Plan | None = None
+    config: Options,
+    batch_size: int,
+    seed: int,
+    device: torch.device,
+    plan: RunBuilder | None = None,
 ) -> AdaptiveClassifier:
     """Return the network that ``model`` describes, adapting as the other keys say.
 

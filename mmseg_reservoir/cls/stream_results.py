@@ -10,7 +10,7 @@ from typing import Any
 from ..core.losses import entropy, marginal_entropy
 from ..core.pipeline import Outcome
 from ..errors import ReservoirError
-from ..report.record import RouteRecord, RunRecord, VisitRecord, finite
+from ..runs.record import RouteRecord, RunRecord, VisitRecord, finite
 from .stream import StreamBatch
 
 INTERVAL = 30.0

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..report.progress import StreamProgress
-from ..resume import RunSaver, load_generators, save_generators
+from ..runs import RunSaver, load_generators, save_generators
 from .classifier import AdaptiveClassifier
 from .stream import Stream, StreamBatch
 from .stream_results import StreamResults

@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from ..config.schema import Options, pick
 from ..datasets.base import DomainSet, check_severity
 from ..datasets.ccc import CCC, Sample
 from ..errors import ReservoirError
-from ..options import Options, pick, register
+from ..registry import register
 from . import orders
 from .stream import PlannedBatch, Stream, StreamBatch, check_numbers
 

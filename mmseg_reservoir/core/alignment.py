@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 from .correction import Correction
 from .domain_moments import PROBES, SETTLE, DomainMoments
 from .losses import entropy
@@ -89,7 +89,7 @@ class Alignment:
     # Set-up
 
     def attach(self, model: nn.Module, forward: Forward) -> Forward:
-        """Watch the normalization layers of a model; return the forward function to use."""
+        """ExpertHealth the normalization layers of a model; return the forward function to use."""
         self._device = next((p.device for p in model.parameters()), self._device)
         if self.layers != INPUT:
             for name, module in norm_layers(model).items():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from ..spaces.base import ParamSpace
+    from ..params.base import ParamSpace
 
 
 def read_flags(flags: Mapping[str, Tensor]) -> dict[str, bool]:

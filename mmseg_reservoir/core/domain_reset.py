@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from ..options import register
+from ..registry import register
 from .pipeline import AdaptationPipeline, Outcome, SingleModelPipeline, find_route
 
 if TYPE_CHECKING:

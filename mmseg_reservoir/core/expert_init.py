@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from ..options import register
+from ..registry import register
 from .losses import information_loss
 from .reservoir import Reservoir, State
 

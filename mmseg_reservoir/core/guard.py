@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import register
-from .expert_watch import Answers, Watch, entropy, histogram
+from ..registry import register
+from .expert_health import ExpertHealth, ProbePair, entropy, histogram
 from .state import copied_to
 
 _logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Guard(ABC):
         """Count a batch of an expert; whether the source's prediction of it is wanted."""
 
     @abstractmethod
-    def judge(self, index: int, expert: Answers, source: Answers) -> float:
+    def judge(self, index: int, expert: ProbePair, source: ProbePair) -> float:
         """How much of an expert's way from the source to keep: 1 if nothing is wrong.
 
         Args:
@@ -133,7 +133,7 @@ class LabelGuard(Guard):
         self.margin = margin
         self.least = least
         self.waver = waver
-        self._watches: dict[int, Watch] = {}
+        self._watches: dict[int, ExpertHealth] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
         self._steps = 0
 
@@ -161,12 +161,12 @@ class LabelGuard(Guard):
         _logger.info("guard: an expert may lose %.3f nats of diversity", self.margin)
 
     def is_due(self, index: int) -> bool:
-        watch = self._watches.setdefault(index, Watch())
+        watch = self._watches.setdefault(index, ExpertHealth())
         self._steps += 1
         watch.batches += 1
         return watch.batches >= watch.next
 
-    def judge(self, index: int, expert: Answers, source: Answers) -> float:
+    def judge(self, index: int, expert: ProbePair, source: ProbePair) -> float:
         if self.margin is None:  # no source image told
             self.margin = self.least * (1 if expert.mirrored is None else _FRAME)
         watch = self._watches[index]
@@ -220,5 +220,7 @@ class LabelGuard(Guard):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         state = copied_to(state, torch.device("cpu"))
         self.margin, self._steps = state["margin"], state["steps"]
-        self._watches = {int(index): Watch(**watch) for index, watch in state["watches"].items()}
+        self._watches = {
+            int(index): ExpertHealth(**watch) for index, watch in state["watches"].items()
+        }
         self._events = deque(state["events"], maxlen=_EVENTS)

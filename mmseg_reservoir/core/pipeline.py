@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError, refusing
-from ..options import choose
+from ..registry import choose
 from .image_range import extremes
 from .model_lock import ModelLock
 from .reservoir import Reservoir
@@ -220,10 +220,10 @@ def find_route(
         check(values)
     if router.needs_style and torch.equal(*values):
         _logger.warning("the batch is one constant color: it opens no domain and is not learned")
-        return router.blind()
+        return router.fallback_route()
     if style is not None and not torch.isfinite(style).all():
         _logger.warning("the style of the batch is not finite: it opens no domain, is not learned")
-        return router.blind()
+        return router.fallback_route()
     return router.route(style, may_open=complete, domain=domain)
 
 

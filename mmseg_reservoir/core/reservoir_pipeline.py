@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import choose, find, register
+from ..registry import choose, find, register
 from .alignment import Alignment
 from .change import Change, read_flags
+from .expert_health import ProbePair
 from .expert_init import ExpertInit
-from .expert_watch import Answers
 from .guard import Guard
 from .pipeline import AdaptationPipeline, Outcome, find_route
 from .pooling import Pooling
@@ -82,10 +82,10 @@ class ReservoirPipeline(AdaptationPipeline):
         self.alignment = alignment
         self.learns_unfit = choose(unfit, {"learn": True, "predict": False}, "handling of unfit")
         keeps = choose(source, {"adapt": False, "keep": True}, "handling of the source's domain")
-        self.keeps_source = keeps and not method.must_see
+        self.keeps_source = keeps and not method.needs_every_batch
         if alignment is not None:
             method.forward = alignment.attach(method.space.model, method.forward)
-        self._cares = guard is not None or pooling is not None
+        self._has_safeguards = guard is not None or pooling is not None
         self.ensemble = ensemble
         self.progressive = progressive
         self.router = router
@@ -123,7 +123,11 @@ class ReservoirPipeline(AdaptationPipeline):
 
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
-        before = [expert.clone(), *self.method.moving(state)] if self._cares else []
+        before = (
+            [expert.clone(), *self.method.parameter_like_state(state)]
+            if self._has_safeguards
+            else []
+        )
         updates, version = self.method.counts["updates"], self.method.space.version
         with self._aligned(route.index, learn_from=inputs):
             adapting = self.method.adapt(inputs)
@@ -139,8 +143,8 @@ class ReservoirPipeline(AdaptationPipeline):
             self.trigger.note(route.index, adapting)
         if self.alignment is not None:
             work += ["trial"] * self._try_reach(route.index, expert, inputs, checks)
-        if self._cares:
-            probed = self._settle(route.index, before, inputs, adapting, change, checks)
+        if self._has_safeguards:
+            probed = self._apply_safeguards(route.index, before, inputs, adapting, change, checks)
             work += ["probe"] * probed
 
         if reuse:
@@ -252,7 +256,7 @@ class ReservoirPipeline(AdaptationPipeline):
             self.trigger.note(route.index, logits)
         return self._outcome(logits, route, "style", "predict")
 
-    def _settle(
+    def _apply_safeguards(
         self,
         index: int,
         before: list[Tensor],
@@ -313,7 +317,7 @@ class ReservoirPipeline(AdaptationPipeline):
         One that averages over several images does, or one of samples that the method selected; all
         pixels of one frame, reliable or not, say too much of that frame.
         """
-        return self.pooling is not None and (len(inputs) > 1 or bool(self.method.selects_by))
+        return self.pooling is not None and (len(inputs) > 1 or bool(self.method.filter_options))
 
     def _probe(
         self, index: int, before: Tensor, after: Tensor, inputs: Tensor, adapting: Tensor
@@ -322,21 +326,21 @@ class ReservoirPipeline(AdaptationPipeline):
         assert self.guard is not None
         space, is_map = self.method.space, adapting.ndim > 2
 
-        def answers(parameters: Tensor, known: Tensor | None = None) -> Answers:
+        def answers(parameters: Tensor, known: Tensor | None = None) -> ProbePair:
             # By the statistics of now: what is asked is what became of the parameters.
             vector = after.clone()
             space.adapted(vector).copy_(space.adapted(parameters))
             with space.at(vector), self._aligned(index):
                 plain = self.method.predict(inputs) if known is None else known
                 mirrored = self.method.predict(inputs.flip(-1)).flip(-1) if is_map else None
-            return Answers(plain, mirrored)
+            return ProbePair(plain, mirrored)
 
         return self.guard.judge(index, answers(before, adapting), answers(self.source))
 
     def _vectors(self, index: int) -> list[Tensor]:
         """All that lies in the space of parameters of an expert: its own, and its method's."""
         parameters, state = self.reservoir.checkout(index)
-        return [parameters, *self.method.moving(state)]
+        return [parameters, *self.method.parameter_like_state(state)]
 
     def report(self) -> dict[str, Any]:
         """What the guard saw and did, and where the trigger let an expert rest."""

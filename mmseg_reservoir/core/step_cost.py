@@ -9,8 +9,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from .aside import restored
 from .pipeline import AdaptationPipeline
+from .side_effects import restored
 
 TURNS = 5
 

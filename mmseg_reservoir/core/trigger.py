@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 from .losses import entropy
 
 _LONGER = 4  # times the batches of the recent average are what is usual

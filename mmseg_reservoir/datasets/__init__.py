@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..options import Options, pick, register
+from ..config.schema import Options, pick
+from ..registry import register
 from . import ccc, cifar_c, domainnet, imagenet_c, pacs, street_scenes
 from .base import DomainSet, LabelledImages, SourceBatches
 from .ccc import CCC

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ReservoirError
-from ..options import suggest
+from ..registry import suggest
 
 if TYPE_CHECKING:  # constants and layouts are read without torch, which takes seconds to import
     from torch import Tensor

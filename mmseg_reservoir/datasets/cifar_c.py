@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from ..errors import ReservoirError
-from ..files import told
+from ..io.files import display_path
 from .base import ArrayImages, DomainSet
 from .disk_layout import Array, Cell, Layout
 from .imagenet_c import CORRUPTIONS, EXTRA_CORRUPTIONS
@@ -124,7 +124,7 @@ class CifarC(DomainSet):
         if not path.is_file():
             there = sorted(p.stem for p in self.root.glob("*.npy")) if self.root.is_dir() else []
             raise ReservoirError(
-                f"there is no {told(path)}; {self.root} has {', '.join(there) or 'no .npy files'}: "
+                f"there is no {display_path(path)}; {self.root} has {', '.join(there) or 'no .npy files'}: "
                 f"{self._mend}"
             )
         try:

@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from ..errors import ReservoirError
-from ..options import choose
+from ..registry import choose
 from .base import check_severity
 
 Corruption = Callable[[Tensor, Any, Generator], Tensor]

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ..errors import ReservoirError
-from ..files import told
+from ..io.files import display_path
 from .base import LabelledImages
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class FileImages(LabelledImages):
     ) -> None:
         if not names:
             raise ReservoirError(
-                f"there are no images in {told(root)}: run tools/check_dataset.py on it"
+                f"there are no images in {display_path(root)}: run tools/check_dataset.py on it"
             )
         self.root = Path(root)
         self.names = list(names)

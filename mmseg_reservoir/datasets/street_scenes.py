@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ReservoirError
-from ..files import shipped
+from ..io.files import shipped
 from ..minicity.scene import COLUMNS, ROWS
 from ..minicity.writer import MANIFEST
 from .disk_layout import Cell, Layout

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .station import LiveFrame, LiveStream, Station, StreamInfo
+from .worker import LiveFrame, LiveStream, StreamInfo, StreamWorker
 
-__all__ = ["LiveFrame", "LiveStream", "Station", "StreamInfo"]
+__all__ = ["LiveFrame", "LiveStream", "StreamInfo", "StreamWorker"]

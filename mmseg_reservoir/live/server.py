@@ -1,4 +1,4 @@
-"""The live page: a small ASGI app around a `Station`, for this machine alone."""
+"""The live page: a small ASGI app around a `StreamWorker`, for this machine alone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as WebRoute
 
 from ..errors import ReservoirError
-from ..stop_signals import StopSignals
-from .station import LiveStream, Station
+from ..runs.stop_signals import StopSignals
+from .worker import LiveStream, StreamWorker
 
 HOST = "127.0.0.1"
 _print = partial(print, flush=True)  # or a pipe would get the address late
@@ -77,7 +77,7 @@ def serve(
     Raises:
         Exception: What broke the stream, after the server has ended.
     """
-    station, token = Station(stream, Path(save_to)), secrets.token_urlsafe(24)
+    station, token = StreamWorker(stream, Path(save_to)), secrets.token_urlsafe(24)
     options: dict[str, Any] = {"log_level": "warning", "limit_concurrency": 64}
     options |= {"timeout_keep_alive": 5, "timeout_graceful_shutdown": 3}
     # The server raises the signals that it caught once more at its end: they end no more than it.
@@ -93,7 +93,7 @@ def serve(
         raise station.error
 
 
-def make_app(station: Station, token: str) -> Starlette:
+def make_app(station: StreamWorker, token: str) -> Starlette:
     """The app: who has the page may look, who has the token may act."""
 
     def static(name: str) -> Callable[[Request], Response]:

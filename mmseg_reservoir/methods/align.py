@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..options import register
+from ..registry import register
 from .source import Source
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..core.change import Change, read_flags
 from ..errors import ReservoirError
-from ..spaces.base import ParamSpace
-from .parts.last_good import TROUBLES, LastGood, note
+from ..params.base import ParamSpace
+from .common.step_rollback import TROUBLES, StepRollback, note
 
 Forward = Callable[[Tensor], Tensor]
 """``inputs -> logits (N, C, *spatial)``."""
@@ -53,7 +53,7 @@ class AdaptationMethod(ABC):
         optimizer: Makes the optimizer, for example ``partial(torch.optim.Adam, lr=1e-3)``.
     """
 
-    handles: tuple[str, ...] = ("images", "pixels")
+    supports: tuple[str, ...] = ("images", "pixels")
     """What it can adapt to: logits ``(N, C)`` of images, ``(N, C, H, W)`` of pixels, or both."""
 
     statistics: str | None = None
@@ -61,11 +61,11 @@ class AdaptationMethod(ABC):
     of the source, ``"batch"``, or None for what the task does: ``"batch"`` for classifiers,
     ``"running"`` for segmentation."""
 
-    selects_by: tuple[str, ...] = ()
+    filter_options: tuple[str, ...] = ()
     """The options that decide which samples count. A method that has some is expected to find such
     samples: if it hardly does, a warning names these options."""
 
-    must_see: str = ""
+    needs_every_batch: str = ""
     """Why no batch may be only predicted: what :meth:`adapt` does with each, update or not. Empty,
     as mostly: nothing, and :meth:`predict` says what it would have said before its update."""
 
@@ -99,9 +99,9 @@ class AdaptationMethod(ABC):
     def adapt(self, inputs: Tensor) -> Tensor:
         """Adapt to a batch; returns the prediction made before the update.
 
-        A batch that breaks something leaves no trace but in the counts (:class:`LastGood`).
+        A batch that breaks something leaves no trace but in the counts (:class:`StepRollback`).
         """
-        good = LastGood(self)
+        good = StepRollback(self)
         self.checks = {}
         self.space.zero_grad()
         with torch.enable_grad():
@@ -110,7 +110,7 @@ class AdaptationMethod(ABC):
                 self.counts["skipped"] += 1
             else:
                 self.update(inputs, loss)
-        if self.selects_by:
+        if self.filter_options:
             self._watch(selected=self.counts["skipped"] == good.counts["skipped"])
         prediction = prediction.detach()
         good.judge(inputs, prediction, stepped=loss is not None)
@@ -130,15 +130,15 @@ class AdaptationMethod(ABC):
             selected_ones,
             _WINDOW,
             100 * selected_ones / _WINDOW,
-            ", ".join(f"{name}={getattr(self, name)}" for name in self.selects_by),
+            ", ".join(f"{name}={getattr(self, name)}" for name in self.filter_options),
         )
 
     def check_can_rest(self) -> None:
         """Refuse a trigger where a batch that is only predicted would be missed."""
-        if self.must_see:
+        if self.needs_every_batch:
             raise ReservoirError(
                 f"a trigger keeps batches from {type(self).__name__}, which must see all of them: "
-                f"{self.must_see}. Leave reservoir.trigger out"
+                f"{self.needs_every_batch}. Leave reservoir.trigger out"
             )
 
     @torch.no_grad()
@@ -228,7 +228,7 @@ class AdaptationMethod(ABC):
         """
         return self.fresh_domain_state() | {"optimizer": copy.deepcopy(state["optimizer"])}
 
-    def moving(self, state: dict[str, Any]) -> list[Tensor]:
+    def parameter_like_state(self, state: dict[str, Any]) -> list[Tensor]:
         """The vectors of a domain's state that are parameters as well, such as a student.
 
         Where something else than the method moves the parameters of a domain, these move along.
@@ -261,4 +261,4 @@ class AdaptationMethod(ABC):
             )
         self.counts = dict(state["counts"])
         self.source.copy_(source)
-        self.space.begin_at(source)
+        self.space.set_source(source)

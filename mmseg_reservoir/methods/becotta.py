@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..core.losses import entropy
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 from .base import AdaptationMethod, samples
 
 
@@ -41,8 +41,8 @@ class Becotta(AdaptationMethod):
         **options: See :class:`AdaptationMethod`.
     """
 
-    handles = ("pixels",)
-    selects_by = ("margin", "confidence")
+    supports = ("pixels",)
+    filter_options = ("margin", "confidence")
 
     def __init__(
         self, *args: Any, margin: float = 0.4, confidence: float = 0.69, **options: Any

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from ..errors import ReservoirError
-from ..options import choose, register
+from ..registry import choose, register
 from .base import Forward, moving_average, samples
 from .eta import Eta
 
@@ -51,7 +51,7 @@ class Cola(Eta):
         **options: See :class:`Eta`.
     """
 
-    must_see = "it looks at every batch for a shift of the domain"
+    needs_every_batch = "it looks at every batch for a shift of the domain"
 
     def __init__(
         self,

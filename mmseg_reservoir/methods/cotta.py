@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, interpolate
 
 from ..errors import ReservoirError
-from ..options import choose, register
-from ..spaces.normalisation import goes_by_batch
+from ..params.normalisation import goes_by_batch
+from ..registry import choose, register
 from .base import Forward
-from .parts.mean_teacher import MeanTeacher, as_logits
+from .common.mean_teacher import MeanTeacher, as_logits
 
 RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 _SCORES = ("composite", "mean", "single")
@@ -87,7 +87,7 @@ class Cotta(MeanTeacher):
         **options: See :class:`MeanTeacher`.
     """
 
-    handles = ("pixels",)
+    supports = ("pixels",)
 
     def __init__(
         self,

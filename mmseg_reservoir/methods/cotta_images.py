@@ -8,11 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..config.schema import construct
 from ..errors import ReservoirError
-from ..options import choose, construct, register
-from .parts.augment import Augment
-from .parts.by_classes import by_classes
-from .parts.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
+from ..registry import choose, register
+from .common.augment import Augment
+from .common.by_classes import by_classes
+from .common.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
 
 
 @register("method", "cotta_images")
@@ -40,7 +41,7 @@ class CottaImages(MeanTeacher):
         **options: See :class:`MeanTeacher`.
     """
 
-    handles = ("images",)
+    supports = ("images",)
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 from .vpt import Vpt, discrepancy, statistics
 
 
@@ -44,7 +44,7 @@ class DPCore(Vpt):
             is the paper's lambda.
     """
 
-    must_see = "it makes up a prompt for every batch"
+    needs_every_batch = "it makes up a prompt for every batch"
 
     def __init__(
         self,

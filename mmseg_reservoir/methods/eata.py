@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
+from .common.by_classes import by_classes
 from .eta import Eta
-from .parts.by_classes import by_classes
 
 
 @register("method", "eata")

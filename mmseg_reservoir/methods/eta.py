@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ..core.losses import entropy
-from ..options import register
+from ..registry import register
 from .base import AdaptationMethod, moving_average, samples
-from .parts.by_classes import by_classes
+from .common.by_classes import by_classes
 
 
 @register("method", "eta")
@@ -38,7 +38,7 @@ class Eta(AdaptationMethod):
         **options: See :class:`AdaptationMethod`.
     """
 
-    selects_by = ("d_margin", "margin")
+    filter_options = ("d_margin", "margin")
 
     def __init__(
         self,

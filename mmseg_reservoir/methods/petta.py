@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from ..errors import ReservoirError
-from ..options import choose, register
-from ..spaces.base import ParamSpace
+from ..params.base import ParamSpace
+from ..registry import choose, register
 from .base import Forward, OptimizerFactory
-from .parts.mean_teacher import soft_cross_entropy
+from .common.mean_teacher import soft_cross_entropy
 from .rotta import Rotta
 
 _TINY = 1e-6  # a feature that never varies on the source must not divide by 0

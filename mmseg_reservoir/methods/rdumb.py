@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 from .eta import Eta
 
 
@@ -23,7 +23,7 @@ class RDumb(Eta):
         **options: See :class:`Eta`.
     """
 
-    must_see = "it counts batches up to its next reset"
+    needs_every_batch = "it counts batches up to its next reset"
 
     def __init__(self, *args: Any, reset_every: int = 1000, **options: Any) -> None:
         super().__init__(*args, **options)

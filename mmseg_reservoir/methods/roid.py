@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ..core.losses import entropy
-from ..options import register
+from ..registry import register
 from .base import AdaptationMethod, moving_average, samples
 
 _LARGEST_P = 0.99  # keeps the likelihood ratio p / (1 - p) finite

@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..config.schema import construct
 from ..core.losses import entropy
 from ..errors import ReservoirError
-from ..options import construct, register
-from ..spaces.base import ParamSpace
-from ..spaces.normalisation import BlendedBatchNorm, blend, carry_statistics, learning
+from ..params.base import ParamSpace
+from ..params.normalisation import BlendedBatchNorm, blend, carry_statistics, learning
+from ..registry import register
 from .base import Forward, OptimizerFactory
-from .parts.augment import Augment
-from .parts.bank import BalancedBank
-from .parts.mean_teacher import MeanTeacher, soft_cross_entropy
+from .common.augment import Augment
+from .common.bank import BalancedBank
+from .common.mean_teacher import MeanTeacher, soft_cross_entropy
 
 
 @register("method", "rotta")
@@ -52,9 +53,9 @@ class Rotta(MeanTeacher):
         seed: Of the augmentations; the generator is saved with the state.
     """
 
-    handles = ("images",)
+    supports = ("images",)
     statistics = "running"
-    must_see = "it remembers images of every batch, and says itself when to update"
+    needs_every_batch = "it remembers images of every batch, and says itself when to update"
 
     # No **options of the teacher: its momentum is 1 - nu here, and nothing is restored.
     def __init__(

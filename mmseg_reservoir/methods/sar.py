@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..options import register
+from ..registry import register
 from .base import AdaptationMethod, moving_average, samples
 
 
@@ -37,7 +37,7 @@ class Sar(AdaptationMethod):
         **options: See :class:`AdaptationMethod`.
     """
 
-    selects_by = ("margin",)
+    filter_options = ("margin",)
 
     def __init__(
         self,

@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..options import register
-from ..spaces.base import ParamSpace
+from ..params.base import ParamSpace
+from ..registry import register
 from .base import AdaptationMethod, Forward, OptimizerFactory
 
 _UNUSED = partial(torch.optim.SGD, lr=0.0)

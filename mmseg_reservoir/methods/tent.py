@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..options import register
+from ..registry import register
 from .base import AdaptationMethod
 
 

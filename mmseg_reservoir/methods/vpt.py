@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..core.losses import entropy
 from ..errors import ReservoirError
-from ..options import choose, register
-from ..spaces.prompt import PromptSpace
+from ..params.prompt import PromptSpace
+from ..registry import choose, register
 from .base import AdaptationMethod
 
 
@@ -57,7 +57,7 @@ class Vpt(AdaptationMethod):
         **options: See :class:`AdaptationMethod`.
     """
 
-    handles = ("images",)
+    supports = ("images",)
 
     space: PromptSpace  # the constructor refuses others
 

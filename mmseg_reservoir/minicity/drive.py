@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from ..errors import ReservoirError
-from ..files import write_whole
+from ..io.files import atomic_write
 from .frame import render_frame
 
 DRIVE = ("clear", "fog", "night", "fog")
@@ -35,7 +35,7 @@ def write_drive(
 ) -> Path:
     """Writes a drive as a video (.avi) without loss, all of it or nothing; one there is kept."""
     path = Path(path)
-    return path if path.is_file() else write_whole(path, lambda p: _write(p, frames, parts, seed))
+    return path if path.is_file() else atomic_write(path, lambda p: _write(p, frames, parts, seed))
 
 
 def _write(path: Path, frames: int, parts: Sequence[str], seed: int) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import track
 
 from ..errors import ReservoirError
-from ..files import changing, replace_folder, write_bytes, write_text
+from ..io.files import changing, replace_folder, write_bytes, write_text
 from .frame import CONDITIONS, SPLITS, Frame, check_name, render_frame
 
 VERSION = 1  # raise it whenever the pictures change

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .image_times import image_times, milliseconds_text
+from ..runs.image_times import image_times, milliseconds_text
 from .published import published_table, row_of
+from .run_warnings import find_warnings, update_line
 from .tables import Results, metric_of, routing_purity, visit_table
-from .troubles import find_troubles, update_line
 
 _TITLES = {"mIoU": "mIoU by condition and visit", "error": "Error (%) by domain and visit"}
 
@@ -32,7 +32,7 @@ def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
 
 def tell_troubles(results: Results, warn: Callable[[str], object]) -> None:
     """Warn of all that makes the scores less than they seem; after the tables, to be seen."""
-    for trouble in find_troubles(results):
+    for trouble in find_warnings(results):
         warn(trouble)
 
 

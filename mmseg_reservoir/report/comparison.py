@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import write_figure
-from .image_times import image_times, milliseconds_text
+from ..io.files import write_figure
+from ..runs.image_times import image_times, milliseconds_text
 from .tables import Results, make_table, metric_of, routing_purity, score_cells, scores_by_domain
 
 if TYPE_CHECKING:

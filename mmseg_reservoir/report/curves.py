@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..files import write_figure
+from ..io.files import write_figure
 from .summary import Group
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..files import write_figure
+from ..io.files import write_figure
 from .tables import Results, make_table, routing_purity, scores_by_domain
 
 VISITS = (1, 5, 10, 15, 20)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any, NamedTuple
 
-from .image_times import image_times
+from ..runs.image_times import image_times
 from .tables import Results, by_domain, metric_of
 
 Routes = Sequence[Mapping[str, Any]]

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from ..errors import ReservoirError
-from ..files import write_figure
+from ..io.files import write_figure
 from .page.gallery import LABEL_SUFFIX, NO_CLASS, wrong_percent
 from .shown_run import ShownRun
 

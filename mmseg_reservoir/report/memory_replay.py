@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..options import find
+from ..registry import find
 from ..routing.style_memory import StyleMemory
 from .figure_data import Routes
 

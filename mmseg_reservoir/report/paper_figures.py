@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..runs.style_sample import Styles
 from .figure_data import assignment
 from .sensitivity import Sweep
-from .style_sample import Styles
 from .tables import Results
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..files import write_text
+from ..io.files import write_text
 
 _print = partial(print, flush=True)  # or the lines of a pipe would come in heaps
 _SECONDS_PER_WRITE = 1.0

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from ..errors import ReservoirError
-from ..files import shipped
+from ..io.files import shipped
 from .tables import INCOMPLETE, by_domain, make_table, mean_by_visit
 
 METAFILE = "metafile.yaml"

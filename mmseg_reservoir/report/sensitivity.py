@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from ..errors import ReservoirError
-from ..options import choose
+from ..registry import choose
 from .summary import Statistic
 from .tables import Results, metric_of, scores_by_domain
 

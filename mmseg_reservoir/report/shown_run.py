@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ReservoirError
-from .runs import group_names, read_runs
-from .style_sample import Styles, read_styles
+from ..runs.reader import group_names, read_runs
+from ..runs.style_sample import Styles, read_styles
 from .tables import Results, metric_of
 
 

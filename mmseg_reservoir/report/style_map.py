@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
-from .style_sample import Styles
+from ..runs.style_sample import Styles
 from .tables import Results
 
 FEWEST = 5

@@ -12,9 +12,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..errors import ReservoirError
-from .image_times import Spread, image_times, milliseconds_text
+from ..runs.image_times import Spread, image_times, milliseconds_text
+from ..runs.reader import find_differences, group_key, group_names
 from .published import Row, row_of
-from .runs import find_differences, group_key, group_names
 from .tables import Results, make_table, metric_of, routing_purity, scores_by_domain
 
 VISITS = {"mIoU": (1, 4, 7, 10), "error": (1, 5, 10, 15, 20)}

@@ -10,8 +10,8 @@ from typing import Any
 
 from prettytable import PrettyTable, TableStyle
 
-Results = Mapping[str, Any]
-"""The content of a ``results.json``."""
+from ..runs.reader import Results
+
 INCOMPLETE = "*"
 """Marks a score of a visit of which images were skipped."""
 

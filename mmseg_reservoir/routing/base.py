@@ -59,7 +59,7 @@ class Router(ABC):
             domain: Its true domain where known; for analysis only.
         """
 
-    def blind(self) -> Route:
+    def fallback_route(self) -> Route:
         """The route of a batch that tells nothing, as of a covered lens; nothing is learned.
 
         By default it goes to the source.

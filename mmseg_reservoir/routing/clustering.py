@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core.losses import information_loss
 from ..core.state import copied_to
 from ..errors import ReservoirError
-from ..options import choose, find, register
+from ..registry import choose, find, register
 from ..style.distance import Distance
 
 

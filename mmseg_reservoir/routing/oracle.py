@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..core.route import Route
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 from .base import Router
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.route import Route
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 from ..style.calibration import Calibration
 from ..style.space import StyleSpace
 from .base import Router, check_finite
@@ -116,7 +116,7 @@ class SegmentRouter(Router):
         weights = torch.from_numpy(self.posterior).float()
         return Route(index, weights, is_new, fits=bool(is_new or fits))
 
-    def blind(self) -> Route:
+    def fallback_route(self) -> Route:
         """A frame that tells nothing is of the domain of those before it."""
         posterior = torch.from_numpy(self.posterior).float()
         return Route(int(posterior.argmax()), posterior, is_new=False, fits=False)

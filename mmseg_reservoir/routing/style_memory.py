@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import register
+from ..registry import register
 
 
 class StyleMemory(ABC):

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..core.route import Route
 from ..core.state import copied_to
 from ..errors import ReservoirError
-from ..options import choose, register
+from ..registry import choose, register
 from ..style.calibration import Calibration
 from .base import Router, check_finite
 from .clustering import Clustering, InformationClustering

@@ -1,4 +1,6 @@
-"""MMSegmentation integration: the only folder that imports mmseg."""
+"""MMSegmentation integration: wrapper, loop, hooks and data sets of a test run."""
+
+import warnings
 
 from mmseg_reservoir.seg.compat import (
     enable_mmseg_without_compiled_ops,
@@ -16,7 +18,6 @@ from .hooks.progress_hook import ProgressHook  # noqa: E402
 from .hooks.pseudo_label_hook import PseudoLabelHook  # noqa: E402
 from .hooks.results_hook import ResultsHook  # noqa: E402
 from .hooks.resume_hook import ResumeHook  # noqa: E402
-from .inferencer import FrameResult, ReservoirInferencer  # noqa: E402
 from .loop import RecurringTestLoop  # noqa: E402
 from .metric import VisitIoUMetric  # noqa: E402
 from .nvlabs import segformer  # noqa: E402, F401 (registers models)
@@ -28,11 +29,9 @@ __all__ = [
     "ACDCDataset",
     "AdaptationHook",
     "AdaptiveSegmentor",
-    "FrameResult",
     "ProgressHook",
     "PseudoLabelHook",
     "RecurringTestLoop",
-    "ReservoirInferencer",
     "ResultsHook",
     "ResumeHook",
     "SHIFTDataset",
@@ -40,3 +39,14 @@ __all__ = [
     "UnlabelledImages",
     "VisitIoUMetric",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Return a name that has moved to `mmseg_reservoir.footage`, with a warning."""
+    if name in ("FrameResult", "ReservoirInferencer"):
+        from .. import footage
+
+        message = f"mmseg_reservoir.seg.{name} is now mmseg_reservoir.footage.{name}: import that"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(footage, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

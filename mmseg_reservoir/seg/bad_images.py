@@ -12,7 +12,7 @@ from mmengine.dataset import pseudo_collate
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..check.file_facts import Facts, examine
+from ..datasets.check.file_facts import Facts, examine
 from ..errors import ReservoirError
 
 _SMALLEST = 8

@@ -12,7 +12,7 @@ from mmengine.runner.amp import autocast
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ..core.aside import aside
+from ..core.side_effects import aside
 from .metric import VisitIoUMetric
 from .segmentor import AdaptiveSegmentor
 

@@ -18,8 +18,8 @@ from mmengine.runner import Runner
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
-from mmseg_reservoir.checkpoint_files import allow_mmengine_checkpoints, read_checkpoint
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.io.checkpoints import allow_mmengine_checkpoints, read_checkpoint
 
 
 def load(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from PIL import Image
 
 from ..datasets.street_scenes import minicity_hint
 from ..errors import ReservoirError
-from ..files import told
+from ..io.files import display_path
 from .bad_images import explain
 
 
@@ -65,7 +65,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
         samples = super().load_data_list() if folder.is_dir() else []
         if not samples:
             raise ReservoirError(
-                f"no images *{self.img_suffix} below {told(folder)}: data_root must hold ACDC's "
+                f"no images *{self.img_suffix} below {display_path(folder)}: data_root must hold ACDC's "
                 "folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
                 f"{minicity_hint(folder)}"
             )
@@ -181,7 +181,7 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         samples = super().load_data_list() if folder.is_dir() else []
         if len(samples) < 2:
             raise ReservoirError(
-                f"{len(samples)} source images *{self.img_suffix} below {told(folder)}: "
+                f"{len(samples)} source images *{self.img_suffix} below {display_path(folder)}: "
                 f"calibration needs 2 or more (2000 in the paper){minicity_hint(folder)}"
             )
         if self.num_images is None or self.num_images >= len(samples):

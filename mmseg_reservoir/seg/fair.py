@@ -12,9 +12,9 @@ from typing import Any
 from mmengine.config import Config
 
 from ..errors import ReservoirError
-from ..files import write_text
+from ..io.files import write_text
 from ..report.rate_choice import LR_GRID, fair_record, fair_table
-from ..report.record import strict_json
+from ..runs.record import strict_json
 from .quiet_runner import QuietRunner
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from ..files import write_bytes
+from ..io.files import write_bytes
 
 Palette = Sequence[Sequence[int]]
 """RGB by train id."""

@@ -14,8 +14,8 @@ from mmengine.registry import DATASETS, LOOPS
 from mmengine.runner import Runner, TestLoop
 from torch.utils.data import DataLoader
 
+from ..config.schema import check_options, without_scope
 from ..errors import ReservoirError
-from ..options import check_options, without_scope
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .beside_stream import scores_beside
 from .datasets import make_labels_optional

@@ -18,10 +18,10 @@ from mmseg.datasets import CityscapesDataset
 from mmseg.registry import DATASETS
 from torch import nn
 
-from ..checkpoint_files import find_weights
-from ..command_line import find_config, read_file
+from ..config.files import find_config, read_file
 from ..errors import ReservoirError
-from ..files import shipped
+from ..io.checkpoints import find_weights
+from ..io.files import shipped
 from .checkpoint import check_compatible, load, read_checkpoints_safely
 from .forward import ADVICE, MASK_HEADS
 from .model_zoo import find_in_zoo

@@ -13,7 +13,7 @@ from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
 
 from ..errors import ReservoirError
-from ..options import suggest
+from ..registry import suggest
 
 
 def _folders(images: str, labels: str) -> dict[str, dict[str, str]]:

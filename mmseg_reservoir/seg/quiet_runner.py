@@ -12,7 +12,7 @@ from typing import Any
 from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 
-from ..files import changing
+from ..io.files import changing
 
 FILE_ONLY = {"file_only": True}
 """``logger.info(text, extra=FILE_ONLY)``: too long for a terminal."""

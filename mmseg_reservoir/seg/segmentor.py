@@ -14,10 +14,10 @@ from mmseg.models import EncoderDecoder
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from ..core.aside import restored, snapshot
 from ..core.image_range import refuse_not_finite
 from ..core.losses import entropy, marginal_entropy
 from ..core.pipeline import AdaptationPipeline, Outcome
+from ..core.side_effects import restored, snapshot
 from ..core.step_cost import measure_costs, now
 from ..errors import NotFiniteError, ReservoirError
 from .bad_images import check_sizes

@@ -17,20 +17,21 @@ from rich import get_console
 from rich.progress import track
 from torch import Tensor, nn
 
-from ..build import Workplace
+from ..config.builder import TaskContext
+from ..config.schema import Options, check_options, without_scope
 from ..core.image_range import ImageRange
 from ..errors import ReservoirError
-from ..options import Options, check_options, without_scope
 from .bad_images import check_sizes
 from .datasets import UnlabelledImages, check_count, without_labels
 from .forward import check_model, segmentation_forward
-from .frames import IMAGE_SUFFIXES
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 
 
-def workplace_of(cfg: Config, model: nn.Module) -> Workplace:
+def workplace_of(cfg: Config, model: nn.Module) -> TaskContext:
     """What a segmentor, with its weights loaded, and the config of its test data bring."""
     image_range = ImageRange.of_preprocessor(model.data_preprocessor)
-    return Workplace(model, segmentation_forward, image_range, ConfigSource(cfg, model))
+    return TaskContext(model, segmentation_forward, image_range, ConfigSource(cfg, model))
 
 
 class ConfigSource:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core.moments import Reference
 from ..errors import ReservoirError, refusing
-from ..files import cache_folder, read_tensors, write_tensors
+from ..io.files import cache_folder, read_tensors, write_tensors
 from .distance import Distance, euclidean
 from .source_styles import SourceImages, encoded_styles, pooled_styles
 

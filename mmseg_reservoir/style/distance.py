@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..options import register
+from ..registry import register
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 """``(n, d), (K, d) -> (n, K)``."""

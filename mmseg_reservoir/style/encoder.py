@@ -54,7 +54,7 @@ class Encoder(nn.Module, ABC):
         raise NotImplementedError
 
 
-class Shown:
+class NormalizingEncoder:
     """An encoder behind a conversion of the inputs to what it wants to see."""
 
     def __init__(self, encoder: Encoder, convert: Callable[[Tensor], Tensor]) -> None:

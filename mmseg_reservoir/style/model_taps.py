@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from ..options import register, suggest
+from ..registry import register, suggest
 from .encoder import Encoder
 from .statistics import Statistic, find_statistic, name_of
 from .view_size import Size, check_size, reduced

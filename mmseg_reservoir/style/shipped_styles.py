@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..files import shipped
+from ..io.files import shipped
 
 CITYSCAPES = "checkpoints/styles_cityscapes.safetensors"
 """Of frames of Cityscapes' training set; ``checkpoints/README.md`` tells how they were made."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..core.state import copied_to
 from ..errors import ReservoirError
-from ..options import find, register
+from ..registry import find, register
 
 _FOLDS = 5
 

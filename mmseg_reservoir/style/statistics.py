@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..options import find, register
+from ..registry import find, register
 
 Statistic = Callable[[Tensor], Tensor]
 """From features ``(N, C, H, W)`` to one vector, as long as ``C`` makes it."""

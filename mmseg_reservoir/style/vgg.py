@@ -10,11 +10,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint_files import read_weights
 from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
-from ..files import shipped
-from ..options import choose, register
+from ..io.checkpoints import read_weights
+from ..io.files import shipped
+from ..registry import choose, register
 from .encoder import Encoder
 from .image_moments import ImageMoments, pooled
 from .statistics import Statistic, find_statistic, length_of, name_of

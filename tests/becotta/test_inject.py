@@ -9,7 +9,7 @@ from torch import nn
 
 from mmseg_reservoir.becotta import LowRankExperts, inject, remove, select_becotta
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.spaces import ParamSpace
+from mmseg_reservoir.params import ParamSpace
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from benchmarks import live_soak
-from mmseg_reservoir.portable import read_folder
-from mmseg_reservoir.seg.frame_writer import count_frames
+from mmseg_reservoir.footage.frame_writer import count_frames
+from mmseg_reservoir.snapshot import read_folder
 
 
 def note(seconds, step, cpu):

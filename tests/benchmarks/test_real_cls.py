@@ -11,8 +11,8 @@ from benchmarks.cifar_parts import CifarResNet20, corrupted_cifar
 from benchmarks.remembered_styles import RememberedStyles
 from mmseg_reservoir.cls.run import run
 from mmseg_reservoir.cls.streams import build_stream
+from mmseg_reservoir.config.presets import PRESETS, with_preset
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.presets import PRESETS, with_preset
 from mmseg_reservoir.style.vgg import StyleEncoder
 
 

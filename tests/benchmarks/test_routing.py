@@ -21,8 +21,8 @@ from benchmarks.routing import (
 )
 from benchmarks.stream_orders import FADE, ORDERS, visits
 from benchmarks.style_streams import Recorded
+from mmseg_reservoir.config.presets import with_preset
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.presets import with_preset
 
 REAL = os.environ.get(routing.REAL)
 

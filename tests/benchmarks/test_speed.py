@@ -13,7 +13,7 @@ from benchmarks.speed.naive import LiteralCotta, PlainVGG
 from benchmarks.speed.split import PARTS, timed
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.params import ParamSpace, norm_affine
 from mmseg_reservoir.style import StyleEncoder
 
 CASE = Case("tent", "resnet20", "batch2")

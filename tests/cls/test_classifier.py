@@ -25,11 +25,11 @@ from mmseg_reservoir.cls import (
     build_stream,
     classifier,
 )
+from mmseg_reservoir.config.presets import PRESETS
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Tent
-from mmseg_reservoir.presets import PRESETS
+from mmseg_reservoir.params import ParamSpace, norm_affine
 from mmseg_reservoir.routing import OracleRouter
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
 from mmseg_reservoir.style import Calibration
 
 DEFAULT = dict(style=dict(weights="seeded"))

@@ -9,8 +9,8 @@ from mmengine.config import Config
 
 from mmseg_reservoir.cls.rows import choose_row, row_label
 from mmseg_reservoir.cls.run import check_all, check_keys
-from mmseg_reservoir.options import table
-from mmseg_reservoir.presets import with_preset
+from mmseg_reservoir.config.presets import with_preset
+from mmseg_reservoir.registry import table
 from mmseg_reservoir.report.published import (
     METAFILE,
     find_row,

@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from mmseg_reservoir.cls.rows import choose_row, row_label
+from mmseg_reservoir.config.presets import PRESETS
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.presets import PRESETS
 
 TABLE = {
     "data": {"type": "digits"},

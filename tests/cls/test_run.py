@@ -8,11 +8,11 @@ from plan_count import count_plans
 from mmseg_reservoir.cls.run import LazySource, run
 from mmseg_reservoir.cls.stream import Stream
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import table
-from mmseg_reservoir.report.route_log import read_routes
-from mmseg_reservoir.report.runs import group_key, read_runs
+from mmseg_reservoir.registry import table
 from mmseg_reservoir.report.summary import summarize
 from mmseg_reservoir.report.tables import by_domain, visit_table
+from mmseg_reservoir.runs.reader import group_key, read_runs
+from mmseg_reservoir.runs.route_log import read_routes
 
 
 def config(**changes):

@@ -9,8 +9,8 @@ from mmseg_reservoir.cls.stream_results import StreamResults
 from mmseg_reservoir.core.pipeline import Outcome
 from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.report.record import RunRecord
-from mmseg_reservoir.report.route_log import read_routes
+from mmseg_reservoir.runs.record import RunRecord
+from mmseg_reservoir.runs.route_log import read_routes
 
 
 def results_in(folder, one_domain=None):

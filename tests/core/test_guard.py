@@ -8,7 +8,7 @@ import pytest
 import torch
 from logit_net import as_image, some_logits
 
-from mmseg_reservoir.core.expert_watch import Answers
+from mmseg_reservoir.core.expert_health import ProbePair
 from mmseg_reservoir.core.guard import LabelGuard
 from mmseg_reservoir.errors import ReservoirError
 
@@ -23,7 +23,7 @@ def doubt_of(sure, classes=4):
 
 
 def answers(logits):
-    return logits if isinstance(logits, Answers) else Answers(logits)
+    return logits if isinstance(logits, ProbePair) else ProbePair(logits)
 
 
 def probe(guard, expert, source, index=0):
@@ -105,7 +105,7 @@ def test_without_two_source_batches_the_margin_is_a_guess_and_that_is_said(batch
     for mirrored, margin in ((None, 0.07), (FOUR, 0.35)):
         guard = LabelGuard(least=0.07)
         guard.prepare(lambda logits: logits, batches)
-        probe(guard, Answers(FOUR, mirrored), Answers(FOUR, mirrored))
+        probe(guard, ProbePair(FOUR, mirrored), ProbePair(FOUR, mirrored))
         assert guard.margin == pytest.approx(margin)
 
 
@@ -261,7 +261,7 @@ def test_who_does_it_again_goes_back_again():
 
 def mirrored(labels, turned, sure=2.0):
     """Maps with these labels, and what is said of their mirror images, turned back."""
-    return Answers(as_image(labelled(*labels, sure=sure)), as_image(labelled(*turned, sure=sure)))
+    return ProbePair(as_image(labelled(*labels, sure=sure)), as_image(labelled(*turned, sure=sure)))
 
 
 STEADY = mirrored((0, 1, 2, 3), (0, 1, 2, 3))
@@ -390,7 +390,7 @@ def test_the_report_is_plain():
     guard = LabelGuard(margin=0.1)
     assert json.loads(json.dumps(guard.report())) == {"margin": 0.1, "experts": {}, "events": []}
     guard.is_due(3)
-    guard.judge(3, Answers(SWAPPED), Answers(FOUR))
+    guard.judge(3, ProbePair(SWAPPED), ProbePair(FOUR))
     guard.is_due(0)
     report = json.loads(json.dumps(guard.report()))
     assert list(report["experts"]) == ["0", "3"]

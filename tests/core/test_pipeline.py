@@ -11,9 +11,9 @@ from mmseg_reservoir.core import DomainResetPipeline, ReservoirPipeline, SingleM
 from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods.roid import Roid
+from mmseg_reservoir.params import ParamSpace, norm_affine
 from mmseg_reservoir.routing import OracleRouter
 from mmseg_reservoir.routing.base import Router
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
 from mmseg_reservoir.style import StyleEncoder
 
 

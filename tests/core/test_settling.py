@@ -15,7 +15,7 @@ from mmseg_reservoir.core.guard import Guard, LabelGuard
 from mmseg_reservoir.core.pooling import EvidencePooling, Pooling
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Eta, RDumb, Rotta, Tent
-from mmseg_reservoir.methods.parts.mean_teacher import MeanTeacher
+from mmseg_reservoir.methods.common.mean_teacher import MeanTeacher
 from mmseg_reservoir.routing import OracleRouter
 
 SGD = partial(torch.optim.SGD, lr=0.5)

@@ -21,10 +21,10 @@ from mmseg_reservoir.core import (
 from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import RDumb, Rotta, Tent
-from mmseg_reservoir.methods.parts.mean_teacher import MeanTeacher
-from mmseg_reservoir.options import table
-from mmseg_reservoir.portable import load_reservoir, save_reservoir
+from mmseg_reservoir.methods.common.mean_teacher import MeanTeacher
+from mmseg_reservoir.registry import table
 from mmseg_reservoir.routing import OracleRouter
+from mmseg_reservoir.snapshot import load_reservoir, save_reservoir
 
 TRIGGERS = {
     "every": EveryTrigger,

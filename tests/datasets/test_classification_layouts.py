@@ -9,11 +9,11 @@ import pytest
 from ccc_files import write_run
 from image_files import write_image
 
-from mmseg_reservoir.check import findings
-from mmseg_reservoir.check.checks import check_all
-from mmseg_reservoir.check.survey import list_files, read_files
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.ccc import shards_of
+from mmseg_reservoir.datasets.check import findings
+from mmseg_reservoir.datasets.check.checks import check_all
+from mmseg_reservoir.datasets.check.survey import list_files, read_files
 from mmseg_reservoir.datasets.disk_layout import Array
 from mmseg_reservoir.datasets.imagenet_c import CORRUPTIONS
 from mmseg_reservoir.datasets.pacs import CLASSES as PACS_CLASSES

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from mmseg_reservoir.check.survey import list_files
 from mmseg_reservoir.datasets import LAYOUTS
+from mmseg_reservoir.datasets.check.survey import list_files
 from mmseg_reservoir.errors import ReservoirError
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mmseg_reservoir.datasets.manifest import describe_loader, manifest_hash
-from mmseg_reservoir.files import file_digest
+from mmseg_reservoir.io.files import file_digest
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import hashlib
 
 from ccc_files import offsets, sample_files, write_shard
 
-from mmseg_reservoir.check.file_facts import examine
+from mmseg_reservoir.datasets.check.file_facts import examine
 from mmseg_reservoir.datasets.shards import tar_fault
 
 

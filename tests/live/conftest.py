@@ -3,7 +3,7 @@ import time
 import pytest
 from live_stream import StepStream
 
-from mmseg_reservoir.live import Station
+from mmseg_reservoir.live import StreamWorker
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def stream():
 
 @pytest.fixture
 def station(stream, tmp_path):
-    station = Station(stream, tmp_path / "saved")
+    station = StreamWorker(stream, tmp_path / "saved")
     station.start()
     yield station
     stream.end()

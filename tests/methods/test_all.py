@@ -1,6 +1,6 @@
 """What holds for every registered method: a new one is tested here without a line to add.
 
-A method runs around a segmentation net, a classifier, or both, as its ``handles`` says; one that
+A method runs around a segmentation net, a classifier, or both, as its ``supports`` says; one that
 adapts prompts, around a small transformer. What holds in a reservoir holds for the plain method: in
 a reservoir of one it is the same, bit for bit.
 """
@@ -15,10 +15,11 @@ from elsewhere import sent
 from small_net import make_method, make_router
 from small_vit import prompt_method
 
+from mmseg_reservoir.config.schema import parameters_of, pick
 from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
-from mmseg_reservoir.options import find, parameters_of, pick, table
+from mmseg_reservoir.params import ParamSpace
+from mmseg_reservoir.registry import find, table
 from mmseg_reservoir.routing import OracleRouter
-from mmseg_reservoir.spaces import ParamSpace
 from mmseg_reservoir.style import StyleEncoder
 
 # An untrained net is sure of nothing: let the filters pass it. The stream is no [0, 1] images, and
@@ -48,7 +49,7 @@ STILL = (
     "source-pixels",
 )
 METHODS = table("method")
-NAMES = [f"{name}-{what}" for name, cls in sorted(METHODS.items()) for what in cls.handles]
+NAMES = [f"{name}-{what}" for name, cls in sorted(METHODS.items()) for what in cls.supports]
 every_method = pytest.mark.parametrize("name", NAMES)
 
 
@@ -60,8 +61,8 @@ def encoder():
 @pytest.fixture
 def make(encoder, stream):
     def make(name, kind, dtype=torch.float32, k_max=4, prepare=True):
-        name, handles = name.split("-")
-        build = prompt_method if name in PROMPT_METHODS else partial(make_method, handles=handles)
+        name, supports = name.split("-")
+        build = prompt_method if name in PROMPT_METHODS else partial(make_method, supports=supports)
         method = build(find("method", name), dtype=dtype, **OPTIONS.get(name, {}))
         if prepare:
             method.prepare([x.to(dtype) for x in stream[:2]])
@@ -82,7 +83,7 @@ def test_every_option_can_be_written_in_a_config(name):
     pick("method", {"type": name, **own}, "method", given=given)  # checks their types
     # Written out in full, it is the same method.
     build = prompt_method if name in PROMPT_METHODS else make_method
-    images = {} if name in PROMPT_METHODS else {"handles": METHODS[name].handles[0]}
+    images = {} if name in PROMPT_METHODS else {"supports": METHODS[name].supports[0]}
     plain, full = build(METHODS[name], **images), build(METHODS[name], **images, **own)
     for attribute, value in vars(plain).items():
         if isinstance(value, (int, float, str)):

@@ -24,8 +24,8 @@ from mmseg_reservoir.methods import (
     Source,
     Tent,
 )
-from mmseg_reservoir.options import find, register, table
-from mmseg_reservoir.spaces.prompt import prompt_space
+from mmseg_reservoir.params.prompt import prompt_space
+from mmseg_reservoir.registry import find, register, table
 from mmseg_reservoir.style import StyleEncoder
 
 
@@ -114,7 +114,7 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_logged(stream, capl
 class Picky(AdaptationMethod):
     """Learns from batches of positive mean only."""
 
-    selects_by = ("threshold",)
+    filter_options = ("threshold",)
     threshold = 0.5
 
     def loss(self, inputs):
@@ -175,7 +175,7 @@ def test_methods_that_select_nothing_by_design_are_silent(caplog, cls):
 
 
 def test_a_memory_that_waits_is_silent(caplog):
-    method = make_method(Rotta, handles="images", update_every=10**6)
+    method = make_method(Rotta, supports="images", update_every=10**6)
     for _ in range(120):
         method.adapt(torch.rand(1, 3, 8, 8))
     assert method.counts["skipped"] == 120

@@ -7,15 +7,15 @@ from small_net import make_classifier, make_method
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import CottaImages
-from mmseg_reservoir.methods.parts.augment import Augment
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
-from mmseg_reservoir.spaces.normalisation import use_batch_statistics
+from mmseg_reservoir.methods.common.augment import Augment
+from mmseg_reservoir.params import ParamSpace, norm_affine
+from mmseg_reservoir.params.normalisation import use_batch_statistics
 
 IMAGES = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 
 
 def cotta(**options):
-    return make_method(CottaImages, handles="images", **{"views": 3, **options})
+    return make_method(CottaImages, supports="images", **{"views": 3, **options})
 
 
 def net_at(vector):
@@ -115,7 +115,7 @@ def test_the_augmentations_go_on_where_a_saved_run_was():
 
 
 def test_the_papers_settings_are_the_defaults():
-    method = make_method(CottaImages, handles="images")
+    method = make_method(CottaImages, supports="images")
     assert (method.momentum, method.views) == (0.999, 32)
 
 

@@ -6,7 +6,7 @@ from small_vit import make_vit, prompt_method
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods.dpcore import DPCore
-from mmseg_reservoir.spaces.prompt import prompt_space
+from mmseg_reservoir.params.prompt import prompt_space
 
 ALWAYS, NEVER = float("inf"), -1.0  # ratios that make every batch known, or new
 

@@ -7,17 +7,17 @@ from torch import nn
 from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Petta
-from mmseg_reservoir.methods.parts.augment import Augment
+from mmseg_reservoir.methods.common.augment import Augment
 from mmseg_reservoir.methods.petta import Features
+from mmseg_reservoir.params import norm_affine
 from mmseg_reservoir.routing import OracleRouter
-from mmseg_reservoir.spaces import norm_affine
 
 SOURCE = [x + 0.3 * torch.randn(x.shape, dtype=DOUBLE) for x in batches(4, n=8, seed=11)]
 
 
 def petta(prepare=True, **options):
     options = {"capacity": 16, "update_every": 4, "dtype": DOUBLE, **options}
-    method = make_method(Petta, handles="images", **options)
+    method = make_method(Petta, supports="images", **options)
     if prepare:
         method.prepare(SOURCE)
     return method
@@ -158,7 +158,7 @@ def test_the_source_is_asked_for():
 
 
 def test_the_papers_settings_are_the_defaults():
-    method = make_method(Petta, handles="images")
+    method = make_method(Petta, supports="images")
     assert (method.alpha_0, method.lambda_0, method.rate) == (0.001, 10, 0.05)
     assert method.bank.capacity == method.update_every == 64
     assert method.norms.layers["4"].rate == 0.05
@@ -172,7 +172,7 @@ def test_bad_options_and_nets_without_features_are_explained():
     with pytest.raises(ReservoirError, match="unknown classification loss of petta 'ce'"):
         petta(classification="ce")
     with pytest.raises(ReservoirError, match="Sequential has none"):
-        make_method(Petta, handles="pixels")
+        make_method(Petta, supports="pixels")
 
 
 X = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))

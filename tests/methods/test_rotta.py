@@ -8,18 +8,18 @@ from torch.nn.functional import batch_norm
 from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Rotta
-from mmseg_reservoir.methods.parts.augment import Augment
+from mmseg_reservoir.methods.common.augment import Augment
 from mmseg_reservoir.methods.rotta import RobustNorms
+from mmseg_reservoir.params import ParamSpace, norm_affine, set_batch_share
+from mmseg_reservoir.params.normalisation import use_batch_statistics
 from mmseg_reservoir.routing import OracleRouter
-from mmseg_reservoir.spaces import ParamSpace, norm_affine, set_batch_share
-from mmseg_reservoir.spaces.normalisation import use_batch_statistics
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1
 
 
 def rotta(cls=Rotta, **options):
     options = {"capacity": 16, "update_every": 4, "dtype": DOUBLE, **options}
-    return make_method(cls, handles="images", **options)
+    return make_method(cls, supports="images", **options)
 
 
 def test_the_student_learns_from_the_teacher_on_the_memory():
@@ -160,7 +160,7 @@ def test_what_breaks_the_model_is_not_remembered_and_leaves_no_trace():
 
 
 def test_the_papers_settings_are_the_defaults():
-    method = make_method(Rotta, handles="images")
+    method = make_method(Rotta, supports="images")
     assert (method.bank.capacity, method.update_every) == (64, 64)
     assert (method.bank.lambda_t, method.bank.lambda_u) == (1, 1)
     assert method.momentum == 1 - 0.001
@@ -170,7 +170,7 @@ def test_the_papers_settings_are_the_defaults():
 def test_bad_options_and_pixels_are_explained():
     with pytest.raises(ReservoirError, match="capacity and update_every of at least 1"):
         rotta(capacity=0)
-    method = make_method(Rotta, handles="pixels")
+    method = make_method(Rotta, supports="pixels")
     with pytest.raises(ReservoirError, match=r"needs logits \(N, C\), got \(1, 5, 8, 8\)"):
         method.adapt(torch.rand(1, 3, 8, 8))
 

@@ -3,8 +3,8 @@ from small_net import make_classifier, make_method, make_net
 from torch import nn
 
 from mmseg_reservoir.methods import Norm, Source
-from mmseg_reservoir.options import find
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.params import ParamSpace, norm_affine
+from mmseg_reservoir.registry import find
 
 
 def test_predicts_and_never_changes(stream):
@@ -28,7 +28,7 @@ def test_needs_no_optimizer():
 
 
 def test_norm_is_the_source_model_that_normalises_by_the_batch(stream):
-    method, net = make_method(Norm, handles="images"), make_classifier()
+    method, net = make_method(Norm, supports="images"), make_classifier()
     net[4].train()  # BatchNorm by the batch, as torch does it in training
     for x in stream:
         with torch.no_grad():

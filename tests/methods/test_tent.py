@@ -3,7 +3,7 @@ import torch
 from small_net import make_method, make_net
 from torch.nn import functional as F
 
-from mmseg_reservoir.spaces import norm_affine
+from mmseg_reservoir.params import norm_affine
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

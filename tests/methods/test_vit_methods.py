@@ -12,7 +12,7 @@ from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
 from mmseg_reservoir.methods.cola import Cola
 from mmseg_reservoir.methods.dpcore import DPCore
 from mmseg_reservoir.methods.vpt import Vpt
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.params import ParamSpace, norm_affine
 from mmseg_reservoir.style import StyleEncoder
 
 

@@ -4,7 +4,7 @@ from small_vit import make_vit, prompt_method
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods.vpt import Vpt, discrepancy, statistics
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.params import ParamSpace, norm_affine
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 from run_records import record, rich_record
 
-from mmseg_reservoir.core.expert_watch import Answers
+from mmseg_reservoir.core.expert_health import ProbePair
 from mmseg_reservoir.core.guard import LabelGuard
 from mmseg_reservoir.report.figure_data import (
     assignment,
@@ -92,7 +92,7 @@ def test_events_are_what_a_guard_tells():
     guard = LabelGuard(margin=0.1)
     assert guard.is_due(0)
     both = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
-    guard.judge(0, Answers(both[[0, 0]]), Answers(both))  # one of two classes is lost
+    guard.judge(0, ProbePair(both[[0, 0]]), ProbePair(both))  # one of two classes is lost
     (event,) = guard_events(rich_record(guard=guard.report()))
     assert (event.step, event.expert, event.sign) == (1, 0, "drifted")  # half of them, all sure
     assert event.keep == pytest.approx(1 / (2 * event.excess))

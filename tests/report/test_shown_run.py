@@ -4,7 +4,7 @@ from run_records import record, rich_record, write
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.shown_run import ShownRun, load_runs
-from mmseg_reservoir.report.style_sample import StyleSample
+from mmseg_reservoir.runs.style_sample import StyleSample
 
 
 def test_runs_are_named_by_the_user_or_by_what_they_differ_in(tmp_path):

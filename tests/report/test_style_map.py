@@ -3,7 +3,7 @@ import pytest
 from run_records import rich_record, styles_of
 
 from mmseg_reservoir.report.style_map import style_map
-from mmseg_reservoir.report.style_sample import Styles
+from mmseg_reservoir.runs.style_sample import Styles
 
 
 @pytest.mark.parametrize("projection", ["pca", "tsne"])

@@ -5,7 +5,7 @@ import torch
 from elsewhere import sent
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import find, table
+from mmseg_reservoir.registry import find, table
 from mmseg_reservoir.routing.clustering import InformationClustering
 
 D = 5

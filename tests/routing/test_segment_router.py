@@ -174,6 +174,6 @@ def test_a_frame_that_tells_nothing_is_of_the_domain_before_it():
     router = make_router()
     follow(router, draw(8, at=0, seed=1))
     before = len(router.memory.labels)
-    route = router.blind()
+    route = router.fallback_route()
     assert (route.index, route.is_new) == (1, False)
     assert len(router.memory.labels) == before

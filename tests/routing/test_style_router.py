@@ -107,7 +107,7 @@ def test_smaller_batches_are_learned_from_only_if_told_to():
 def test_a_batch_that_tells_nothing_goes_to_the_source():
     router = make_router()
     router.route(style(10))
-    route = router.blind()
+    route = router.fallback_route()
     assert (route.index, route.is_new, route.weights.tolist()) == (0, False, [1, 0])
     assert len(router.memory) == 1
 

@@ -15,12 +15,12 @@ from damage import damaged
 from hypothesis import given
 from PIL import Image
 
-from mmseg_reservoir.check.file_facts import examine
+from mmseg_reservoir.datasets.check.file_facts import examine
 from mmseg_reservoir.datasets.pictures import Preprocess
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.footage.frames import open_frames
 from mmseg_reservoir.seg import ACDCDataset
 from mmseg_reservoir.seg.bad_images import BadImage, CheckedDataset
-from mmseg_reservoir.seg.frames import open_frames
 from mmseg_reservoir.seg.label_images import write_image
 
 SECONDS = 20.0

@@ -11,7 +11,7 @@ from stream_run import TINY, data_options, run, seeded_reservoir
 from torch.utils.data import BatchSampler, Dataset
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.report.style_sample import read_styles
+from mmseg_reservoir.runs.style_sample import read_styles
 from tools import test_tta
 
 

@@ -7,7 +7,7 @@ from stream_run import TINY
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import shipped
+from mmseg_reservoir.io.files import shipped
 from mmseg_reservoir.seg.model_loading import (
     check_packages,
     find_model,
@@ -79,15 +79,15 @@ def test_a_checkpoint_tells_its_classes(tmp_path, tiny_model, new):
 def test_else_the_data_of_the_config_tell_them(tmp_path, tiny_model):
     path = saved(tmp_path, {}, tiny_model)
 
-    def told(**dataset):
+    def display_path(**dataset):
         cfg, _ = find_model(config(test_dataloader=dict(dataset=dataset)), path)
         return load_model(cfg, path, "cpu").dataset_meta
 
-    assert is_cityscapes(told(type="BDD100KDataset"))
+    assert is_cityscapes(display_path(type="BDD100KDataset"))
     things = [f"thing {i}" for i in range(19)]
-    meta = told(type="BDD100KDataset", metainfo=dict(classes=things))
+    meta = display_path(type="BDD100KDataset", metainfo=dict(classes=things))
     assert meta["classes"] == tuple(things)
-    assert is_cityscapes(told())
+    assert is_cityscapes(display_path())
 
 
 def test_classes_that_do_not_fit_the_model_are_not_taken(tmp_path, tiny_model, caplog):

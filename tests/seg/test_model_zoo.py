@@ -8,7 +8,7 @@ from mmengine.registry import MODELS
 from mmseg.datasets import CityscapesDataset
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg import ReservoirInferencer
+from mmseg_reservoir.footage import ReservoirInferencer
 from mmseg_reservoir.seg.model_zoo import find_in_zoo
 
 B0 = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"

@@ -4,8 +4,8 @@ from image_files import write_image
 from mmengine.registry import DATASETS, init_default_scope
 from PIL import Image
 
-from mmseg_reservoir.check.survey import list_files
 from mmseg_reservoir.datasets import LAYOUTS
+from mmseg_reservoir.datasets.check.survey import list_files
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg.named_sets import NAMED_SETS, dataset_of, domains_by_name
 

@@ -8,14 +8,14 @@ from mmengine.config import ConfigDict
 from mmengine.registry import MODELS
 from mmseg.structures import SegDataSample
 
-from mmseg_reservoir.build import SEGMENTATION, Plan, Workplace
+from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder, TaskContext
 from mmseg_reservoir.core import ImageRange, SingleModelPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta, Source, Tent
+from mmseg_reservoir.params import ParamSpace, norm_affine
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from mmseg_reservoir.seg.forward import segmentation_forward
 from mmseg_reservoir.seg.frame_clock import FrameClock
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
 
 
 @pytest.fixture
@@ -158,11 +158,11 @@ def test_a_step_without_a_probe_reads_the_device_three_times(tiny_model, data):
     """For the style, the judgement of the update, and the entropies of the frames."""
     model = copy.deepcopy(tiny_model)
     frames = [torch.randn(2, 3, 32, 64) for _ in range(12)]
-    place = Workplace(model, segmentation_forward, ImageRange("imagenet"), frames[:8])
+    place = TaskContext(model, segmentation_forward, ImageRange("imagenet"), frames[:8])
     reservoir = dict(style=dict(weights="seeded"), pipeline=dict(source="adapt"))
-    plan = Plan(SEGMENTATION, "tent", reservoir=reservoir)
+    plan = RunBuilder(SEGMENTATION, "tent", reservoir=reservoir)
     pipeline = plan.assemble(place)
-    plan.look_at_source(pipeline, place)
+    plan.calibrate(pipeline, place)
     model = AdaptiveSegmentor(model, pipeline, batch_size=2)
     found = []
     for inputs in frames[8:]:

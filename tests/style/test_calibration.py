@@ -5,7 +5,7 @@ import torch
 
 from mmseg_reservoir.core.moments import Reference
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import write_tensors
+from mmseg_reservoir.io.files import write_tensors
 from mmseg_reservoir.style import StyleEncoder
 from mmseg_reservoir.style.calibration import Calibration, cache_key, calibrate
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from small_reservoirs import calibration
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import read_tensors, write_tensors
+from mmseg_reservoir.io.files import read_tensors, write_tensors
 from mmseg_reservoir.routing import SegmentRouter, StyleRouter
 from mmseg_reservoir.style import Calibration
 from mmseg_reservoir.style.calibration import calibrate

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mmseg_reservoir.options import find, table
+from mmseg_reservoir.registry import find, table
 from mmseg_reservoir.style import distance as _  # noqa: F401 (registers)
 
 

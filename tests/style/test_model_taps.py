@@ -4,8 +4,8 @@ from small_net import make_classifier, make_net
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.options import find
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
+from mmseg_reservoir.params import ParamSpace, norm_affine
+from mmseg_reservoir.registry import find
 from mmseg_reservoir.style import ModelStyleEncoder
 from mmseg_reservoir.style.encoder import Encoder
 from mmseg_reservoir.style.statistics import logvar

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from mmseg_reservoir.build import SEGMENTATION, Plan
-from mmseg_reservoir.files import shipped
-from mmseg_reservoir.presets import STREAM
+from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder
+from mmseg_reservoir.config.presets import STREAM
+from mmseg_reservoir.io.files import shipped
 from mmseg_reservoir.style import Calibration, StyleEncoder, calibrate
 from mmseg_reservoir.style.shipped_styles import (
     CITYSCAPES,
@@ -21,7 +21,7 @@ def encoder():
 def test_the_shipped_file_fits_the_encoder_that_the_options_make():
     options = with_cityscapes_styles({"preset": "robust", "k_max": 4})
     assert options["k_max"] == 4
-    assert not Plan(SEGMENTATION, "tent", reservoir=options).needs_calibration
+    assert not RunBuilder(SEGMENTATION, "tent", reservoir=options).needs_calibration
     calibration = calibrate(encoder(), None, **options["calibration"])
     assert calibration.styles.shape == (300, 640)
     assert calibration.styles.dtype == torch.float32

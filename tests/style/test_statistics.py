@@ -3,7 +3,7 @@ from functools import partial
 import pytest
 import torch
 
-from mmseg_reservoir.options import find, table
+from mmseg_reservoir.registry import find, table
 from mmseg_reservoir.style import statistics
 
 

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import shipped
-from mmseg_reservoir.options import find
+from mmseg_reservoir.io.files import shipped
+from mmseg_reservoir.registry import find
 from mmseg_reservoir.style import vgg as style
 from mmseg_reservoir.style.encoder import Encoder
 from mmseg_reservoir.style.vgg import TAP_SETS, StyleEncoder, convolution_indices, vgg19_features

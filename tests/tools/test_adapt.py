@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import torch
 
+from mmseg_reservoir.footage import ReservoirInferencer
+from mmseg_reservoir.footage.frame_writer import STREAM
+from mmseg_reservoir.footage.video_frames import NetworkCamera
 from mmseg_reservoir.live.server import open_port
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import write_drive
-from mmseg_reservoir.portable import read_folder
-from mmseg_reservoir.resume.state_folder import StateFolder
-from mmseg_reservoir.seg import ReservoirInferencer
-from mmseg_reservoir.seg.frame_writer import STREAM
-from mmseg_reservoir.seg.video_frames import NetworkCamera
+from mmseg_reservoir.runs.state_folder import StateFolder
+from mmseg_reservoir.snapshot import read_folder
 from tools import adapt
 
 MODEL = "--model=minicity/segformer-tiny_tent_robust"
@@ -108,7 +108,7 @@ def test_the_gaps_of_a_network_camera_are_in_its_record(minicity, tmp_path, monk
     answers = iter([(True, image), (False, None), (True, image)])
     monkeypatch.setattr(camera, "_connect", lambda: True)
     monkeypatch.setattr(camera, "_read_once", lambda: next(answers, (False, None)))
-    monkeypatch.setattr("mmseg_reservoir.seg.frames.open_frames", lambda *_: camera)
+    monkeypatch.setattr("mmseg_reservoir.footage.frames.open_frames", lambda *_: camera)
     told = run("rtsp://host/front", tmp_path / "out", "--no-adapt", "--overlay=none")
     assert (told[-1]["gaps"], told[-1]["gap_seconds"] >= 0.01) == (1, True)
     assert ", 0 s lost in gaps (1); all of it is in" in capsys.readouterr().out

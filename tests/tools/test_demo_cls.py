@@ -11,10 +11,10 @@ import pytest
 from mmengine.config import Config
 
 import mmseg_reservoir.methods  # noqa: F401 (registers them)
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls import run as run_module
 from mmseg_reservoir.cls.rows import choose_row
-from mmseg_reservoir.command_line import end_in_one_line
-from mmseg_reservoir.options import table
+from mmseg_reservoir.registry import table
 from mmseg_reservoir.report.error_rates import PLUG_INS_BY_NAME
 from tools import demo_cls
 
@@ -119,6 +119,6 @@ def test_sigterm_does_not_wait_for_the_rows(tmp_path, monkeypatch):
     rows = dict.fromkeys("abc", ())
     threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
     start = time.monotonic()
-    assert end_in_one_line(lambda: demo_cls.run_all(rows, (), (), 60, 1)) == 143
+    assert run_cli(lambda: demo_cls.run_all(rows, (), (), 60, 1)) == 143
     assert time.monotonic() - start < 30
     assert not multiprocessing.active_children()

@@ -14,7 +14,7 @@ TOOLS = sorted(path.stem for path in (ROOT / "tools").glob("*.py"))
 CODE = """
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
-from mmseg_reservoir.console import load_tool
+from mmseg_reservoir.cli.console import load_tool
 
 for words in json.loads(sys.argv[1]):
     before = set(sys.modules)

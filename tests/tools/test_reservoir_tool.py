@@ -7,7 +7,7 @@ import torch
 from small_reservoirs import make_pipeline, show
 from stream_run import TINY, data_options, run, seeded_reservoir
 
-from mmseg_reservoir.portable import read_folder, save_reservoir
+from mmseg_reservoir.snapshot import read_folder, save_reservoir
 from tools import reservoir, test_tta
 
 WEIGHTS = TINY.parents[1] / "checkpoints" / "segformer_tiny_minicity.safetensors"

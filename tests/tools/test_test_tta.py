@@ -12,7 +12,7 @@ from mmengine.runner import Runner
 from safetensors.torch import save_file
 from stream_run import SHORT, TINY, data_options, run
 
-from mmseg_reservoir.report.runs import read_runs
+from mmseg_reservoir.runs.reader import read_runs
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS
 from tools import test_tta

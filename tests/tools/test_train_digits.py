@@ -3,7 +3,7 @@ import json
 import torch
 
 from mmseg_reservoir.cls.backbones import trained
-from mmseg_reservoir.files import read_tensors
+from mmseg_reservoir.io.files import read_tensors
 from tools import train_digits
 
 

@@ -6,8 +6,9 @@ from functools import partial
 
 from torch import nn
 
+from ...config.schema import Options, pick
 from ...errors import ReservoirError
-from ...options import Options, pick, register
+from ...registry import register
 from .cifar_nets import CifarResNeXt, WideResNet
 from .timm_models import Normalised, adacontrast_backbone, timm_backbone
 from .trained import trained_net
@@ -40,11 +41,11 @@ def build_backbone(options: Options) -> nn.Module:
     if not (random or checkpoint or options.get("pretrained")):
         raise ReservoirError(
             f"backbone {choice.name!r} has no weights: give checkpoint=PATH"
-            f"{', or pretrained=True' * choice.asks_for('pretrained')} (or random=True to try "
+            f"{', or pretrained=True' * choice.accepts('pretrained')} (or random=True to try "
             "things out)"
         )
     net = choice.make(checkpoint=checkpoint)
-    if checkpoint is not None and not choice.asks_for("checkpoint"):
+    if checkpoint is not None and not choice.accepts("checkpoint"):
         load_weights(net, checkpoint)
     return net.eval()
 

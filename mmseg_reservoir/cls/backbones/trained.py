@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ...datasets.base import LabelledImages
 from ...datasets.digits import digits
-from ...files import shipped, write_tensors
+from ...io.files import shipped, write_tensors
 from .weights import load_weights
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from ...checkpoint_files import read_weights
 from ...errors import ReservoirError
+from ...io.checkpoints import read_weights
 
 PREFIXES = ("module.", "model.")
 """What DataParallel and RobustBench put before names."""

@@ -16,13 +16,13 @@ from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from ... import __version__
-from ...files import write_text
-from ...presets import DEFAULT
+from ...config.presets import DEFAULT
+from ...io.files import write_text
+from ...runs.record import strict_json
 from ..comparison import comparison_figure
 from ..conclusion import conclude
 from ..figure_data import forgetting
 from ..paper_figures import assignment_figure
-from ..record import strict_json
 from ..shown_run import ShownRun
 from .base import Chart
 from .gallery import gallery

@@ -16,19 +16,19 @@ from mmengine.registry import HOOKS, MODELS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from ...build import SEGMENTATION, Plan
+from ...config.builder import SEGMENTATION, RunBuilder
 from ...core.reservoir_pipeline import ReservoirPipeline
 from ...errors import ReservoirError
 from ...methods import AdaptationMethod
-from ...portable import save_reservoir
 from ...routing.base import Router
+from ...snapshot import save_reservoir
 from ..bad_images import BadImage
 from ..forward import check_model
 from ..quiet_runner import FILE_ONLY
 from ..source_images import ConfigSource, workplace_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
-"""What a config says about adaptation; all of it goes to :class:`Plan`. And ``source_images``."""
+"""What a config says about adaptation; all of it goes to :class:`RunBuilder`. And ``source_images``."""
 
 
 @HOOKS.register_module()
@@ -64,7 +64,7 @@ class AdaptationHook(Hook):
         self.reset_on_visit = reset_on_visit
         self.method = method
         self.ready = {"router": router, "style": encoder}
-        self.plan: Plan | None = None
+        self.plan: RunBuilder | None = None
         """The plan of the run. Whoever has made it of the config already may set it."""
 
     def before_run(self, runner: Runner) -> None:
@@ -92,7 +92,7 @@ class AdaptationHook(Hook):
         runner.logger.info(plan.describe(), extra=FILE_ONLY)
         place = workplace_of(runner.cfg, model)
         pipeline = plan.assemble(place)
-        calibration = plan.look_at_source(pipeline, place)
+        calibration = plan.calibrate(pipeline, place)
         if calibration is not None:
             calibration.save(Path(runner.work_dir) / "calibration.safetensors")
         given = {"model": model, "pipeline": pipeline}
@@ -127,7 +127,7 @@ class AdaptationHook(Hook):
         runner.model = adaptive.segmentor
 
 
-def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> Plan:
+def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> RunBuilder:
     """The plan of a run, from its config.
 
     Parts of the reservoir that are ready made, by the names of their options, take the place of
@@ -140,7 +140,7 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
         preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         options["reservoir"] = {**preset, **ready}
     ConfigSource.check(cfg.get("source_images"))
-    return Plan(SEGMENTATION, **options, seed=seed)
+    return RunBuilder(SEGMENTATION, **options, seed=seed)
 
 
 @torch.no_grad()

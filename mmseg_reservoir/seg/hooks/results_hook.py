@@ -11,9 +11,9 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from ...datasets.manifest import describe_loader
-from ...files import changing
+from ...io.files import changing
 from ...report.closing import closing_tables, tell_troubles
-from ...report.record import RouteRecord, RunRecord, about_pipeline, finite
+from ...runs.record import RouteRecord, RunRecord, about_pipeline, finite
 from ..datasets import label_names
 from ..label_images import write_image
 from ..metric import VisitIoUMetric

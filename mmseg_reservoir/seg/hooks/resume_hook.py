@@ -9,7 +9,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from ...errors import ReservoirError
-from ...resume import RunSaver, load_generators, run_identity, save_generators
+from ...runs import RunSaver, load_generators, run_identity, save_generators
 from ...style.encoder import weight_digest
 from ..loop import RecurringTestLoop
 from .results_hook import ResultsHook

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...checkpoint_files import find_weights
 from ...errors import ReservoirError
+from ...io.checkpoints import find_weights
 
 Shape = tuple[int, ...]
 

@@ -7,9 +7,9 @@ import torch
 from mmseg_reservoir.cls.backbones import build_backbone, trained
 from mmseg_reservoir.datasets.base import ArrayImages
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.files import read_tensors, shipped
-from mmseg_reservoir.spaces.prompt import prompt_space
-from mmseg_reservoir.spaces.selections import norm_affine
+from mmseg_reservoir.io.files import read_tensors, shipped
+from mmseg_reservoir.params.prompt import prompt_space
+from mmseg_reservoir.params.selections import norm_affine
 
 README = shipped("checkpoints/README.md").read_text(encoding="utf-8")
 

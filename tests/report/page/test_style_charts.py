@@ -2,7 +2,7 @@ from run_records import rich_record, styles_of
 
 from mmseg_reservoir.report.page.style_charts import style_charts
 from mmseg_reservoir.report.shown_run import ShownRun
-from mmseg_reservoir.report.style_sample import Styles
+from mmseg_reservoir.runs.style_sample import Styles
 
 
 def test_points_of_every_domain_and_a_path_of_every_expert():

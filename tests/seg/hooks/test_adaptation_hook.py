@@ -10,11 +10,11 @@ from plan_count import count_plans
 from stream_run import SHORT, TINY, data_options, run, seeded_reservoir
 
 from mmseg_reservoir.methods import AdaptationMethod, Tent
-from mmseg_reservoir.options import register, table
+from mmseg_reservoir.params import ParamSpace, norm_affine
+from mmseg_reservoir.registry import register, table
 from mmseg_reservoir.routing import OracleRouter
 from mmseg_reservoir.seg import AdaptationHook, AdaptiveSegmentor
 from mmseg_reservoir.seg.forward import segmentation_forward
-from mmseg_reservoir.spaces import ParamSpace, norm_affine
 from mmseg_reservoir.style import Calibration, StyleEncoder
 from tools import test_tta
 

@@ -8,8 +8,8 @@ from mmengine.runner import Runner
 from stream_run import TINY, data_options
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.io.state_files import read_state
 from mmseg_reservoir.seg import AdaptiveSegmentor, ResumeHook
-from mmseg_reservoir.state_files import read_state
 from tools import test_tta
 
 

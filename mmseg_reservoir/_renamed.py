@@ -1,0 +1,56 @@
+"""Old import paths: they work for one release, with a warning that names the new one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+RENAMED = {
+    "build": "config.builder",
+    "check": "datasets.check",
+    "checkpoint_files": "io.checkpoints",
+    "command_line": "cli.command_line",
+    "files": "io.files",
+    "methods.parts": "methods.common",
+    "options": "registry",
+    "portable": "snapshot",
+    "presets": "config.presets",
+    "resume": "runs",
+    "scale": "fleet",
+    "seg.inferencer": "footage.inferencer",
+    "spaces": "params",
+    "state_files": "io.state_files",
+}
+"""Old to new names of modules and rooms, below the package."""
+
+
+class RenamedModules(MetaPathFinder, Loader):
+    """Import a renamed module, or one of a renamed room, under its old name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return a spec for an old name, None for all others."""
+        return None if _new_name(fullname) is None else ModuleSpec(fullname, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Replace the module by the renamed one."""
+        old, new = module.__name__, _new_name(module.__name__)
+        assert new is not None
+        warnings.warn(f"{old} is now {new}: import that", DeprecationWarning, stacklevel=2)
+        sys.modules[old] = importlib.import_module(new)
+
+
+def _new_name(fullname: str) -> str | None:
+    package, _, name = fullname.partition(".")
+    if package != __package__:
+        return None
+    for old, new in RENAMED.items():
+        if name == old or name.startswith(f"{old}."):
+            return f"{package}.{new}{name[len(old) :]}"
+    return None

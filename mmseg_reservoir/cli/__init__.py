@@ -1,0 +1,1 @@
+"""Command lines; nothing imports this room."""

@@ -1,0 +1,1 @@
+"""Options, presets and the builder: the only place where options become objects."""

@@ -1,0 +1,121 @@
+"""Named sets of reservoir options; segmentation and classification share them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ReservoirError
+from ..registry import choose
+from .schema import Options
+
+PUBLISHED_CODE: Options = {
+    "k_max": 16,
+    "style": {"type": "vgg", "taps": "shallow", "statistic": "logvar", "crop": None},
+    "memory": {"type": "published", "capacity": 1024, "per_expert": True},
+    "clustering": {
+        "type": "information",
+        "distance": "euclidean",
+        "temperature": 1.0,
+        "lr": 1e-4,
+        "weight_decay": 0.01,
+        "decay_towards": "source",
+    },
+    "router": {
+        "type": "style",
+        "quantile": 0.999,
+        "assign": "before",
+        "learn_from": "and_current",
+        "learn_incomplete": True,
+    },
+    "pipeline": {"type": "reservoir", "init": "mi", "predict": "before"},
+}
+"""What the published implementation does (see docs/fidelity.md)."""
+
+PAPER: Options = {
+    **PUBLISHED_CODE,
+    "memory": {"type": "reservoir", "capacity": 1024, "per_expert": False},
+    "clustering": {
+        **PUBLISHED_CODE["clustering"],
+        "temperature": "sqrt_d",
+        "decay_towards": "zero",
+        "weight_decay": 0.0,
+    },
+    "router": {
+        "type": "style",
+        "quantile": 0.999,
+        "assign": "after",
+        "learn_from": "memory",
+        "learn_incomplete": False,
+    },
+    "pipeline": {"type": "reservoir", "init": "mi_fresh", "predict": "after"},
+}
+"""What the text, the equations and Algorithm 1 of the paper say."""
+
+PUBLISHED: Options = {
+    **PUBLISHED_CODE,
+    "memory": PAPER["memory"],
+    "router": {**PUBLISHED_CODE["router"], "learn_incomplete": False},
+}
+"""The published behaviour, with the paper's unbiased style memory, of complete batches."""
+
+STREAM: Options = {
+    "k_max": 16,
+    # The smallest view that routes real frames as well as larger ones do (docs/performance.md).
+    "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var", "size": 128},
+    "space": {"mean": ["standardise", "squash"], "logvar": ["standardise", "whiten", "squash"]},
+    "router": {"type": "segment"},
+    # The filter is never quite sure. A second forward pass for one percent of another expert would
+    # double the cost of every frame.
+    "pipeline": {**PUBLISHED_CODE["pipeline"], "one_hot": 0.99},
+}
+"""Routing of single frames by the evidence of the last few (see docs/routing.md)."""
+
+ROBUST: Options = {
+    **STREAM,
+    "alignment": {"type": "moments"},
+    "guard": {"type": "labels"},
+    "pooling": {"type": "evidence"},
+    # Experts that learn from each other are close: a blend of them is not worth a second pass.
+    "pipeline": {
+        **PUBLISHED_CODE["pipeline"],
+        "ensemble": False,
+        "unfit": "predict",
+        "source": "keep",
+    },
+}
+"""Experts that align, are guarded and learn from each other (see docs/robust.md)."""
+
+PRESETS: dict[str, Options] = {
+    "paper": PAPER,
+    "published": PUBLISHED,
+    "published_code": PUBLISHED_CODE,
+    "robust": ROBUST,
+    "stream": STREAM,
+}
+DEFAULT = "robust"
+"""The preset where a user names none."""
+
+
+def with_preset(options: Options | str) -> dict[str, Any]:
+    """Options of a reservoir merged over the preset that they name (``robust`` if none).
+
+    A group whose ``type`` differs from the preset's replaces the preset's group: the options of
+    one strategy mean nothing to another. So does a part that is ready made.
+
+    Args:
+        options: What the user wrote: options, or the name of a preset.
+    """
+    if not isinstance(options, (Mapping, str)):
+        raise ReservoirError(f"reservoir must be options or a preset's name, got {options!r}")
+    options = {"preset": options} if isinstance(options, str) else dict(options)
+    merged = copy.deepcopy(dict(choose(options.pop("preset", DEFAULT), PRESETS, "preset")))
+    for name, value in options.items():
+        base = merged.get(name)
+        same = isinstance(base, dict) and isinstance(value, Mapping)
+        if same and value.get("type", base.get("type")) == base.get("type"):
+            merged[name] = {**base, **value}
+        else:
+            merged[name] = dict(value) if isinstance(value, Mapping) else value
+    return merged

@@ -1,0 +1,87 @@
+"""A fleet of cameras on Ray: an actor for each, and one that merges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ignore_third_party_warnings, one_line
+from .camera_run import CameraRun
+from .merging_point import MergingPoint
+
+
+class _CameraActor:
+    """A camera in a process of its own. Ray restarts it without any argument that could be lost."""
+
+    def __init__(self) -> None:
+        ignore_third_party_warnings()  # before the arguments of `run` import mmseg
+
+    def run(self, here: str, camera: CameraRun, point: Any | None) -> dict[str, Any]:
+        """Go through a stream; again from its last state, if this process is a second one.
+
+        Files are named as they are from ``here``, whatever folder Ray's processes begin in.
+        """
+        import ray
+
+        os.chdir(here)
+        if point is None:
+            return camera.run()
+        return camera.run(lambda *words: ray.get(point.exchange.remote(*words)))
+
+
+def run_fleet(
+    ray: Any,
+    cameras: Sequence[CameraRun],
+    folder: str | os.PathLike,
+    merging: bool = True,
+    restarts: int = 3,
+    cpus: float = 1.0,
+    say: Callable[[str], object] = print,
+) -> dict[str, dict[str, Any]]:
+    """Run all cameras to the end of their streams.
+
+    An actor that dies is restarted by Ray and goes on from its last state. There are as many at a
+    time as there are cores for; the others wait for these to end.
+
+    Args:
+        ray: The module, connected (see :func:`ray_session`).
+        cameras: All that begin with the same reservoir.
+        folder: Of the merged reservoir.
+        merging: False leaves every camera on its own.
+        restarts: How often the actor of a camera is restarted.
+        cpus: Cores for each camera.
+        say: Takes a line when a camera has ended.
+
+    Returns:
+        By name what :meth:`CameraRun.run` tells; of one that failed, ``error``.
+    """
+    point = None
+    if merging:
+        # It may be restarted and asked again as often as it takes: nothing is merged twice.
+        kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(MergingPoint)
+        start = cameras[0].start_from
+        start = None if start is None else str(Path(start).resolve())
+        point = kind.remote(str(Path(folder).resolve()), start)
+    kind = ray.remote(num_cpus=cpus, max_restarts=restarts, max_task_retries=restarts)(_CameraActor)
+    actors = {camera.name: kind.remote() for camera in cameras}
+    waiting = {actors[c.name].run.remote(os.getcwd(), c, point): c.name for c in cameras}
+    outcomes: dict[str, dict[str, Any]] = {}
+    while waiting:
+        (done,), _ = ray.wait(list(waiting))
+        name = waiting.pop(done)
+        try:
+            outcomes[name] = ray.get(done)
+            say(f"{name}: {outcomes[name]['frames']} frames, {outcomes[name]['k']} experts")
+        except ray.exceptions.RayError as error:  # the others go on
+            outcomes[name] = {"error": last_words(error)}
+            say(f"{name}: failed: {outcomes[name]['error']}")
+        del actors[name]  # which ends it: its core is for the next one
+    return {camera.name: outcomes[camera.name] for camera in cameras}
+
+
+def last_words(error: Exception) -> str:
+    """What went wrong in another process, in a line, without its traceback."""
+    cause = getattr(error, "cause", None)
+    return one_line(cause if isinstance(cause, Exception) else error)

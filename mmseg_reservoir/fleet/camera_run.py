@@ -1,0 +1,179 @@
+"""One camera of a fleet: a stream that can be killed at any moment, and trades experts."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..core.reservoir_pipeline import ReservoirPipeline
+from ..errors import ReservoirError, refusing
+from ..io.state_files import TO_DO
+from ..runs.generators import load_generators, save_generators
+from ..runs.identity import check_identity
+from ..runs.state_folder import StateFolder
+from ..runs.work_dir import locked
+from ..snapshot import save_reservoir
+from ..snapshot.exchange import Base, take_over
+from ..snapshot.reservoir_snapshot import ReservoirSnapshot, take
+from .merging_point import Answer, read_start
+
+_logger = logging.getLogger(__name__)
+
+Exchange = Callable[[str, int, ReservoirSnapshot, Base | None], Answer]
+"""``MergingPoint.exchange``, wherever that is."""
+
+
+class Footage(Protocol):
+    """A stream that is open, and the pipeline that adapts to it."""
+
+    pipeline: ReservoirPipeline
+    about: dict[str, Any]
+    """The options of the pipeline, as plain JSON values."""
+
+    def frames(self, start: int) -> Iterator[tuple[int, Any]]:
+        """The frames from that position on, with their positions."""
+
+    def adapt(self, frame: Any) -> None:
+        """Adapt to a frame, and write what is made of it."""
+
+    def close(self) -> None:
+        """Finish what is written."""
+
+
+class FootageOrder(Protocol):
+    """How to open a stream: plain data, that can be sent to another process."""
+
+    def open(self, start_from: str | None, lines: int) -> Footage:
+        """Open it, with the experts of a folder; ``lines`` frames have been written before."""
+
+
+@dataclass
+class CameraRun:
+    """Goes through a stream, saves where it is, and exchanges experts on the way.
+
+    Args:
+        name: Of the camera.
+        folder: Of its states and its results.
+        order: Its stream.
+        start_from: The reservoir that it begins with.
+        merge_every: Frames between two exchanges.
+        save_every: Frames between two states.
+    """
+
+    name: str
+    folder: str | os.PathLike
+    order: FootageOrder
+    start_from: str | None = None
+    merge_every: int = 100
+    save_every: int = 50
+
+    def __post_init__(self) -> None:
+        if self.merge_every < 1 or self.save_every < 1:
+            raise ReservoirError(
+                "experts are merged, and states saved, every 1 or more images, got "
+                f"{self.merge_every} and {self.save_every}"
+            )
+        self._states = StateFolder(Path(self.folder) / "state")
+        self._position: dict[str, Any] = {
+            "frames": 0,  # that it adapted to
+            "next": 0,  # position of the next one
+            "exchanges": 0,
+            "waiting": False,  # for the answer to an exchange
+            "finished": False,
+            "refused": None,
+        }
+        self._base: Base | None = None
+
+    def run(self, exchange: Exchange | None = None) -> dict[str, Any]:
+        """Go on to the end of the stream; without ``exchange`` it is on its own.
+
+        Returns:
+            ``frames``, ``k``, ``exchanges``, and ``refused``: why the last exchange was.
+        """
+        with locked(Path(self.folder)):
+            found = self._states.newest()
+            lines = 0 if found is None else found[1]["position"]["frames"]
+            self._footage = self.order.open(self.start_from, lines)
+            try:
+                self._begin(found)
+                if not self._position["finished"]:
+                    self._go(exchange)
+            finally:
+                self._footage.close()
+            told = {name: self._position[name] for name in ("frames", "exchanges", "refused")}
+            return {**told, "k": len(self._pipeline.reservoir)}
+
+    @property
+    def _pipeline(self) -> ReservoirPipeline:
+        return self._footage.pipeline
+
+    def _begin(self, found: tuple[Path, Any, dict[str, Any]] | None) -> None:
+        if found is None:
+            if self.start_from is not None:
+                self._base = read_start(self.start_from)[1]
+            return
+        path, state, header = found
+        with refusing(f"{path} does not fit this stream", TO_DO):
+            check_identity(header["identity"], self._identity(), path)
+            self._pipeline.load_state_dict(state["pipeline"])
+            load_generators(state["generators"])
+            self._position = state["position"]
+            self._base = None if state["base"] is None else Base(**state["base"])
+        _logger.info("%s goes on after %d frames", self.name, self._position["frames"])
+
+    def _go(self, exchange: Exchange | None) -> None:
+        position = self._position
+        if position["waiting"] and exchange is not None:
+            self._trade(exchange)
+        for index, frame in self._footage.frames(position["next"]):
+            self._footage.adapt(frame)
+            position["frames"] += 1
+            position["next"] = index + 1
+            if exchange is not None and position["frames"] % self.merge_every == 0:
+                self._begin_trade(exchange)
+            elif position["frames"] % self.save_every == 0:
+                self._save()
+        if exchange is not None and position["frames"] % self.merge_every:
+            self._begin_trade(exchange)
+        save_reservoir(self._pipeline, Path(self.folder) / "reservoir", self._footage.about)
+        position["finished"] = True
+        self._save()
+
+    def _begin_trade(self, exchange: Exchange) -> None:
+        self._position["exchanges"] += 1
+        self._position["waiting"] = True
+        self._save()  # whoever goes on from here asks again, by the same number
+        self._trade(exchange)
+
+    def _trade(self, exchange: Exchange) -> None:
+        contents = take(self._pipeline, self._footage.about)
+        if self._base is not None:
+            contents = replace(contents, calibration=None)  # which is known there
+        answer = exchange(self.name, self._position["exchanges"], contents, self._base)
+        self._position["refused"] = answer.refused
+        if answer.refused is not None:
+            _logger.warning("%s keeps its experts to itself: %s", self.name, answer.refused)
+        elif answer.contents is None:
+            self._base = Base.of(contents, answer.revisions)
+        else:
+            take_over(answer.contents, self._pipeline, answer.numbering)
+            self._base = Base.of(take(self._pipeline, {}), answer.revisions)
+        self._position["waiting"] = False
+        self._save()
+
+    def _save(self) -> None:
+        state = {
+            "pipeline": self._pipeline.state_dict(),
+            "generators": save_generators(),
+            "position": dict(self._position),
+            "base": None if self._base is None else self._base.to_json(),
+        }
+        header = {"kind": "camera", "identity": self._identity()}
+        self._states.save(self._position["frames"], state, header)
+
+    def _identity(self) -> dict[str, Any]:
+        return {"camera": self.name, "start_from": self.start_from, **self._footage.about}

@@ -1,0 +1,130 @@
+"""The runs of a sweep: what each of them is, whether it is done, and how it is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.files import find_config, read_config
+from ..errors import ReservoirError
+from ..io.files import shipped, write_text
+
+_COMMAND = "sweep.json"
+_LAST_LINES = 15
+
+
+class RunFailedError(Exception):
+    """A run ended with another code than 0; the last lines that it said."""
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """One run: a process of its own, and a folder.
+
+    Args:
+        name: For messages.
+        tool: ``test_tta`` or ``test_cls``.
+        config: Its file.
+        work_dir: Where its results go.
+        words: The rest of its command line.
+        digest: Of all that the config says.
+        here: The folder from which the config names its data.
+    """
+
+    name: str
+    tool: str
+    config: str
+    work_dir: str
+    words: tuple[str, ...]
+    digest: str
+    here: str
+
+    def is_complete(self) -> bool:
+        """Whether it has been run to its end; a folder of another run is refused."""
+        folder = Path(self.work_dir)
+        command = folder / _COMMAND
+        if command.is_file() and json.loads(command.read_text("utf-8")) != self._told():
+            raise ReservoirError(
+                f"{folder} holds a run with other options, or of a config that has changed since: "
+                "choose another folder with --out, or remove it"
+            )
+        results = folder / "results.json"
+        return results.is_file() and json.loads(results.read_text("utf-8"))["complete"]
+
+    def _told(self) -> dict[str, Any]:
+        return {"words": list(self.words), "config": self.digest}
+
+    def run(self, threads: int = 1) -> str:
+        """Begin, or go on where it was killed; returns its name.
+
+        Raises:
+            RunFailedError: With the last lines of its log.
+        """
+        folder = Path(self.work_dir)
+        write_text(folder / _COMMAND, json.dumps(self._told()))
+        tool = str(shipped(f"tools/{self.tool}.py"))
+        command = [sys.executable, tool, self.config, f"--work-dir={folder}", "--resume"]
+        with (folder / "log.txt").open("a", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                [*command, *self.words],
+                cwd=self.here,
+                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                process.wait()
+            finally:
+                process.terminate()  # which does nothing to one that has ended
+                process.wait()  # until it has saved where it is
+        if process.returncode:
+            lines = (folder / "log.txt").read_text("utf-8", errors="replace").splitlines()
+            raise RunFailedError("\n".join(lines[-_LAST_LINES:]))
+        return self.name
+
+
+def make_runs(
+    configs: Iterable[str],
+    seeds: Sequence[int],
+    out: Path,
+    methods: Sequence[str] = (),
+    words: Sequence[str] = (),
+) -> list[SweepRun]:
+    """A run for every config, row and seed.
+
+    Args:
+        configs: Files, or names of shipped ones, of either task.
+        seeds: Of each of them.
+        out: The folder of all; a run's is ``CONFIG[_METHOD]/seed0`` there.
+        methods: Rows of configs that are tables.
+        words: For all of them, such as ``--cfg-options``; behind the others.
+    """
+    runs = []
+    for path in map(find_config, configs):
+        cfg = read_config(path, {})
+        is_table = "test_dataloader" not in cfg
+        if is_table and cfg.get("rows") and not methods:
+            rows = ", ".join(cfg["rows"])
+            raise ReservoirError(f"{path} is a table: choose rows of it, --method, of {rows}")
+        digest = hashlib.sha256(cfg.pretty_text.encode()).hexdigest()
+        for method in methods if is_table and cfg.get("rows") else [None]:
+            stem = f"{path.parent.name}/{path.stem}" + (f"_{method}" if method else "")
+            row = [f"--method={method}"] if method else []
+            for seed in seeds:
+                folder = (out / stem / f"seed{seed}").resolve()
+                own = (*row, f"--seed={seed}", *words)
+                tool = "test_cls" if is_table else "test_tta"
+                place = str(path.resolve()), str(folder)
+                runs.append(SweepRun(f"{stem} seed {seed}", tool, *place, own, digest, os.getcwd()))
+    folders = [run.work_dir for run in runs]
+    twice = {folder for folder in folders if folders.count(folder) > 1}
+    if twice:
+        raise ReservoirError(f"two runs would share a folder: {', '.join(sorted(twice))}")
+    return runs

@@ -1,0 +1,6 @@
+"""Frames in, labels out: videos, folders, cameras, and the inferencer."""
+
+from .. import seg  # noqa: F401 (has to run before any import of mmseg)
+from .inferencer import FrameResult, ReservoirInferencer
+
+__all__ = ["FrameResult", "ReservoirInferencer"]

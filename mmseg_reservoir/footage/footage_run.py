@@ -1,0 +1,155 @@
+"""One stream from its first frame, or its last saved state, to its end: segmented and written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ..errors import ReservoirError
+from ..runs.generators import load_generators, save_generators
+from ..runs.identity import check_identity
+from ..runs.record import strict_json
+from ..runs.state_folder import StateFolder
+from ..runs.work_dir import locked
+from ..style.encoder import weight_digest
+from .frame_source import FrameSource
+from .frame_writer import STREAM, FrameWriter
+from .inferencer import FrameResult, ReservoirInferencer
+
+_KIND = "footage"
+
+
+class FootageRun:
+    """Segment, write and save the frames of a stream; a context that owns the folder.
+
+    Iterating gives each result once it is written. A state is saved before the first frame, every
+    so many frames, and at the end; everything up to it is in finished files. A resumed run removes
+    the lines and videos written after its state and processes those frames again.
+
+    Args:
+        inferencer: Model and reservoir.
+        frames: The stream.
+        folder: Folder of all results, made at the first frame. States go to its folder ``state``.
+        save_every: Frames between two states. Defaults to 300.
+        resume: Continue from the newest state in the folder. Defaults to False.
+        about: What must be the same when the run is resumed, as plain JSON values.
+        **written: Options of the :class:`FrameWriter`.
+    """
+
+    writer: FrameWriter
+    complete = False
+    """Whether the stream has come to its end."""
+
+    def __init__(
+        self,
+        inferencer: ReservoirInferencer,
+        frames: FrameSource,
+        folder: str | os.PathLike,
+        save_every: int = 300,
+        resume: bool = False,
+        about: Mapping[str, Any] | None = None,
+        **written: Any,
+    ) -> None:
+        self.inferencer, self.frames, self.save_every = inferencer, frames, save_every
+        self.folder = Path(folder).expanduser()
+        self.reservoir = self.folder / "reservoir"
+        self._resume, self._written = resume, written
+        self._states = StateFolder(self.folder / "state")
+        facts = {"stream": frames.name, "every": frames.every, "options": inferencer.plan.options}
+        identity = {**(about or {}), **facts, "weights": weight_digest(inferencer.model)}
+        self._header = {"kind": _KIND, "identity": json.loads(strict_json(identity))}
+        self._position = {"frames": 0, "next": 0, "segments": 0}
+        self._begun = False
+        self._open = ExitStack()
+
+    def __enter__(self) -> FootageRun:
+        with self._open:
+            found = self._find() if self._resume else None
+            lines = {} if found is None else self._restore(*found)
+            meta = self.inferencer.dataset_meta
+            options = {"fps": self.frames.fps, **self._written, **lines}
+            self.writer = FrameWriter(
+                self.folder, self.frames.name, meta["palette"], meta["classes"], **options
+            )
+            self._open.push(self.writer)
+            self._open = self._open.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+    def __iter__(self) -> Iterator[FrameResult]:
+        generators = save_generators()
+        for frame in self.frames.since(self._position["next"]):
+            result = self.inferencer.segment(frame)
+            if not self._begun:  # not before it is known that frames can be segmented
+                self._open.enter_context(locked(self.folder))
+                self._begun = True
+                self._save({"pipeline": None, "generators": generators})
+            self.writer.write(result, **self.frames.losses())
+            self._position["frames"] += 1
+            self._position["next"] = frame.index + 1
+            if self.count % self.save_every == 0:
+                self.save()
+            yield result
+        self.save()
+        self.complete = not self.frames.stopping.is_set()
+
+    @property
+    def count(self) -> int:
+        """Frames that are written, including those of earlier processes."""
+        return self._position["frames"]
+
+    def experts(self) -> list[int]:
+        """Return the expert of each frame that is written."""
+        if not self.count:
+            return []
+        lines = (self.folder / STREAM).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line)["expert"] for line in lines]
+
+    def save(self) -> None:
+        """Finish what is written; save the reservoir and the state to continue from."""
+        if not self._begun:
+            return
+        self._position["segments"] = self.writer.finish_segment()
+        pipeline = self.inferencer.model.pipeline.state_dict()
+        self._save({"pipeline": pipeline, "generators": save_generators()})
+
+    def _save(self, state: dict[str, Any]) -> None:
+        try:
+            if self.count and self.inferencer.has_reservoir:
+                self.inferencer.save(self.reservoir)
+            state = {**state, "position": dict(self._position)}
+            self._states.save(self.count, state, self._header)
+        except OSError as error:
+            raise ReservoirError(
+                f"cannot save the state of frame {self.count} in {self.folder} "
+                f"({error.strerror or error}): make room, then continue with --resume"
+            ) from error
+
+    def _find(self) -> tuple[Path, Any, dict[str, Any]] | None:
+        if not self.folder.is_dir():
+            return None  # killed before its first frame
+        self._open.enter_context(locked(self.folder))
+        found = self._states.newest()
+        if found is None and (self.folder / STREAM).exists():
+            raise ReservoirError(
+                f"{self.folder} holds a stream without a saved state: choose another --out"
+            )
+        return found
+
+    def _restore(self, path: Path, state: Any, header: Mapping[str, Any]) -> dict[str, int]:
+        if header.get("kind") != _KIND:
+            raise ReservoirError(f"{path} is not the state of a stream: choose another --out")
+        now = self._header["identity"]
+        check_identity(header["identity"], now, path, "choose another --out")
+        if state["pipeline"] is not None:  # None: before the first frame, as a new run is
+            self.inferencer.model.pipeline.load_state_dict(state["pipeline"])
+        load_generators(state["generators"])
+        self._position = dict(state["position"])
+        self._begun = True
+        return {"lines": self.count, "segments": self._position["segments"]}

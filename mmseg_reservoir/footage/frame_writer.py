@@ -1,0 +1,298 @@
+"""What is left of a stream on disk: overlays, labels to train on, confidences, one line a frame."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+
+from ..errors import ReservoirError
+from ..io.files import append_bytes, write_text
+from ..seg.label_images import (
+    NO_LABEL,
+    Palette,
+    draw_key,
+    label_stem,
+    overlay,
+    paint,
+    to_label_ids,
+    write_image,
+)
+from ..seg.model_loading import is_cityscapes
+from .inferencer import FrameResult
+from .video_codec import check_codec, find_codec
+
+_logger = logging.getLogger(__name__)
+
+STREAM = "stream.jsonl"
+CONDITION = "footage"
+"""What ACDC's folders call the frames of a stream."""
+
+_SUFFIXES = {
+    "trainids": "_gt_labelTrainIds.png",
+    "labelids": "_gt_labelIds.png",
+    "colours": "_gt_labelColor.png",
+}
+"""ACDC's."""
+
+
+class FrameWriter:
+    """Writes what is made of each frame at once, so that an end by force loses at most a segment.
+
+    - ``stream.jsonl``: a line per frame;
+    - ``overlay/segment_00000.mp4``, ...: labels over the images, so many frames each, with a key
+      (:func:`draw_key`), in a codec that browsers play where OpenCV has one. A segment
+      that is not finished is called ``.partial.mp4``; or ``overlay/{name}.png`` for each frame;
+    - ``rgb_anon/footage/train/{stream}/{name}_rgb_anon.png`` and its labels below ``gt``, as in
+      ACDC: ``ACDCDataset(data_root=FOLDER, condition="footage")`` reads both;
+    - ``confidence/{name}.png``: 0 to 255 for 0 to 1.
+
+    Args:
+        folder: Where all of that goes; one that holds another stream is refused.
+        name: That of the stream.
+        palette: RGB by class.
+        classes: Names of the classes, for the key; None for a key without classes.
+        fps: Of the video.
+        shown: Overlays as a ``"video"``, as ``"frames"``, or ``"none"``.
+        labels: Write labels as ``"trainids"`` (numbers of the model's classes), Cityscapes'
+            ``"labelids"`` (only for its classes) or ``"colours"``; None for none.
+        min_confidence: Labels less probable than this are 255 (black as colours).
+        confidence: Write maps of confidence, too.
+        segment: Frames of a video file.
+        lines: Continue a stream after so many of its lines; those after them are removed. None to
+            begin. Defaults to None.
+        segments: With ``lines``: video files to keep; those after them are removed. Defaults to 0.
+        codec: Code of the video's codec, such as ``"mp4v"``. Defaults to one that browsers play.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        name: str,
+        palette: Palette,
+        classes: Sequence[str] | None = None,
+        fps: float = 10.0,
+        shown: Literal["video", "frames", "none"] = "video",
+        labels: Literal["trainids", "labelids", "colours"] | None = None,
+        min_confidence: float = 0.0,
+        confidence: bool = False,
+        segment: int = 300,
+        lines: int | None = None,
+        segments: int = 0,
+        codec: str | None = None,
+    ) -> None:
+        self.folder = Path(folder).expanduser()
+        if lines is not None:
+            _keep_lines(self.folder / STREAM, lines)
+        elif (self.folder / STREAM).exists():
+            raise ReservoirError(
+                f"{self.folder} holds a stream already: continue it with --resume, choose another "
+                "folder, or remove it"
+            )
+        if not 0 <= min_confidence <= 1:
+            raise ReservoirError(f"min_confidence must lie in [0, 1], got {min_confidence}")
+        if labels == "labelids" and not is_cityscapes({"classes": classes or ()}):
+            count = "unknown classes" if classes is None else f"{len(classes)} classes of its own"
+            raise ReservoirError(
+                f"labels='labelids' are Cityscapes' ids, and the model has {count}: write "
+                "'trainids' (--labels trainids), the numbers of the model's classes, or 'colours'"
+            )
+        self.name, self.palette, self.classes = name, palette, classes
+        self.shown, self.labels, self.confidence = shown, labels, confidence
+        self.min_confidence = min_confidence
+        self._video = VideoSegments(self.folder / "overlay", fps, segment, segments, codec)
+        if lines is not None:
+            self._video.remove_later()
+        self._newest: tuple[FrameResult, np.ndarray] | None = None  # with its overlay
+        self._size: int | None = None  # of the lines, once one was written
+
+    def __enter__(self) -> FrameWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except ReservoirError as second:
+            if not isinstance(error, Exception):
+                raise
+            _logger.error("%s", second)  # the first error ends the run
+
+    def write(self, frame: FrameResult, **more: Any) -> None:
+        """Write all that is asked for of a frame, its line last; ``more`` joins the line."""
+        sure = self._sure_labels(frame)
+        if self.shown != "none":
+            picture, classes = self._draw(frame, sure), self.classes or ()
+            shown = draw_key(picture, sure, classes, self.palette, frame.expert, frame.k)
+            if self.shown == "video":
+                self._video.write(shown)
+            else:
+                write_image(self.folder / "overlay" / f"{frame.name}.png", shown)
+        if self.labels is not None:
+            self._write_labels(frame, sure.astype(np.uint8))
+        if self.confidence:
+            map = np.round(255 * frame.confidence).astype(np.uint8)
+            write_image(self.folder / "confidence" / f"{frame.name}.png", map)
+        self._write_line(
+            {**_told(frame), "below_confidence": float(np.mean(sure == NO_LABEL)), **more}
+        )
+
+    def overlay(self, frame: FrameResult) -> np.ndarray:
+        """Return a frame with its labels over it (BGR), that of the newest without drawing again.
+
+        Labels below ``min_confidence`` are left out.
+        """
+        if self._newest is not None and self._newest[0] is frame:
+            return self._newest[1]
+        return self._draw(frame, self._sure_labels(frame))
+
+    def _draw(self, frame: FrameResult, sure: np.ndarray) -> np.ndarray:
+        self._newest = frame, overlay(frame.image, sure, self.palette)
+        return self._newest[1]
+
+    def _sure_labels(self, frame: FrameResult) -> np.ndarray:
+        return np.where(frame.confidence >= self.min_confidence, frame.labels, NO_LABEL)
+
+    def _write_labels(self, frame: FrameResult, labels: np.ndarray) -> None:
+        kinds = {
+            "trainids": lambda: labels,
+            "labelids": lambda: to_label_ids(labels),
+            "colours": lambda: paint(labels, self.palette),
+        }
+        place = Path(CONDITION) / "train" / self.name
+        stem = label_stem(frame.name)
+        write_image(
+            self.folder / "gt" / place / f"{stem}{_SUFFIXES[self.labels]}", kinds[self.labels]()
+        )
+        write_image(self.folder / "rgb_anon" / place / f"{stem}_rgb_anon.png", frame.image)
+
+    def _write_line(self, line: Mapping[str, Any]) -> None:
+        path = self.folder / STREAM
+        if self._size is None:
+            self._size = path.stat().st_size if path.exists() else 0
+        data = f"{json.dumps(line, allow_nan=False)}\n".encode()
+        self._size = append_bytes(path, data, self._size, durable=False)
+
+    def finish_segment(self) -> int:
+        """Finish the video file that is open; returns how many there are."""
+        self._video.close()
+        return self._video.number
+
+    def close(self) -> None:
+        """Finish the last segment."""
+        self._video.close()
+
+
+class VideoSegments:
+    """A video in files of so many frames: a file gets its name once it is known to decode.
+
+    A video file cannot be opened before it has been finished; of a long one, an end by force would
+    leave nothing. A frame of another size begins another file, too.
+
+    Args:
+        folder: Where they go.
+        fps: Frames per second.
+        length: Frames of a file.
+        number: Number of the first file. Defaults to 0.
+        codec: Code of the codec. Defaults to one that browsers play (:func:`find_codec`).
+    """
+
+    def __init__(
+        self, folder: Path, fps: float, length: int, number: int = 0, codec: str | None = None
+    ) -> None:
+        if length < 1:
+            raise ReservoirError(f"a segment must have 1 or more frames, got {length}")
+        if codec is not None:
+            check_codec(codec)
+        self.folder, self.fps, self.length, self.number = folder, fps, length, number
+        self.codec = codec
+        self._writer: cv2.VideoWriter | None = None
+        self._frames = 0
+        self._size = (0, 0)
+
+    def write(self, image: np.ndarray) -> None:
+        """Append a frame (BGR)."""
+        size = (image.shape[1], image.shape[0])
+        if self._writer is not None and (self._frames == self.length or size != self._size):
+            self.close()
+        if self._writer is None:
+            self._open(size)
+        self._writer.write(image)
+        self._frames += 1
+
+    def close(self) -> None:
+        """Finish the file that is open.
+
+        Raises:
+            ReservoirError: If it does not decode: OpenCV does not report a failed write.
+        """
+        if self._writer is None:
+            return
+        self._writer.release()
+        self._writer = None
+        partial = self._path("partial.mp4")
+        decoded = count_frames(partial)
+        if decoded != self._frames:
+            raise ReservoirError(
+                f"the video {partial} is damaged ({decoded} of {self._frames} frames decode), as "
+                "by a full disk: make room, then continue with --resume"
+            )
+        partial.rename(self._path("mp4"))
+        self.number += 1
+
+    def remove_later(self) -> None:
+        """Remove the files from the next number on, of a run that is resumed."""
+        for path in self.folder.glob("segment_*.mp4"):
+            if path.name >= self._path("").name:
+                path.unlink()
+
+    def _open(self, size: tuple[int, int]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path, codec = (
+            self._path("partial.mp4"),
+            cv2.VideoWriter.fourcc(*(self.codec or find_codec())),
+        )
+        self._writer = cv2.VideoWriter(str(path), codec, self.fps, size)
+        if not self._writer.isOpened():
+            self._writer = None
+            raise ReservoirError(
+                f"cannot write the video {path}: is the disk full? Else ask for frames instead "
+                "(--overlay frames)"
+            )
+        self._size, self._frames = size, 0
+
+    def _path(self, suffix: str) -> Path:
+        return self.folder / f"segment_{self.number:05d}.{suffix}"
+
+
+def count_frames(path: Path) -> int:
+    """Return how many frames of a video decode."""
+    capture, count = cv2.VideoCapture(str(path)), 0
+    while capture.grab():
+        count += 1
+    capture.release()
+    return count
+
+
+def _keep_lines(path: Path, lines: int) -> None:
+    """Leave only the first lines of a file, if it is there."""
+    if path.exists():
+        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
+        write_text(path, "".join(kept))
+
+
+def _told(frame: FrameResult) -> dict[str, Any]:
+    """What a line says of a frame."""
+    arrays = ("image", "labels", "confidence")
+    plain = {name: value for name, value in vars(frame).items() if name not in arrays}
+    return {**plain, "mean_confidence": float(frame.confidence.mean())}

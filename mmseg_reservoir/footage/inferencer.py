@@ -1,0 +1,282 @@
+"""Segmentation of one's own frames by a call, adapting on the way."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmcv.transforms import Compose
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+
+from ..config.builder import SEGMENTATION
+from ..config.files import merge_options, warm_start
+from ..core.reservoir_pipeline import ReservoirPipeline
+from ..errors import ReservoirError
+from ..registry import suggest
+from ..seg.datasets import without_labels
+from ..seg.forward import check_model
+from ..seg.hooks.adaptation_hook import CONFIG_KEYS, make_plan
+from ..seg.model_loading import find_model, is_cityscapes, load_model
+from ..seg.segmentor import AdaptiveSegmentor
+from ..seg.source_images import workplace_of
+from ..snapshot import load_reservoir, read_folder, save_reservoir
+from ..style.shipped_styles import misfit, with_cityscapes_styles
+from .frame_result import FrameResult
+from .frame_source import InputFrame
+from .frames import open_frames
+
+_logger = logging.getLogger(__name__)
+
+DEFAULTS = {
+    "method": {"type": "tent", "optimizer": dict(SEGMENTATION.optimizer)},
+    "reservoir": {"preset": "robust"},
+}
+"""How a config adapts that says nothing of it."""
+
+
+_LARGE = 4
+"""Times the pixels of a training crop; usual models of Cityscapes see up to 4 times as many."""
+
+
+class ReservoirInferencer:
+    """Segments frames one by one and adapts to them, in the manner of ``MMSegInferencer``.
+
+    Example::
+
+        inferencer = ReservoirInferencer("segformer_mit-b0_8xb1-160k_cityscapes-1024x1024")
+        for frame in inferencer("drive.mp4"):
+            print(frame.name, frame.expert, frame.k, frame.labels.shape)
+        inferencer.save("drive_reservoir")
+
+    It may be called from several threads: frames are prepared side by side, and the model segments
+    one at a time. The methods that change or save it wait for the frame under way.
+
+    Args:
+        model: A config or its file, the name of a config that comes with us, or a name in mmseg's
+            model zoo: any segmentor that gives logits per pixel.
+        weights: Of the model; None for those of the zoo, which are downloaded at first use, or
+            ``load_from`` of the config.
+        start_from: A folder that :meth:`save` wrote: go on with its experts.
+        adapt: False predicts only: with the experts of ``start_from``, else with the model alone.
+        size: Width and height that the model sees instead of what its test pipeline says. Labels
+            have the size of the frame either way.
+        seed: Of everything random in the method and the router.
+        device: None for a GPU, if there is one.
+        cfg_options: Changes of the config by dotted keys, such as ``{"reservoir.k_max": 8}``.
+        **adaptation: ``method``, ``params``, ``statistics``, ``reservoir`` and ``source_images``
+            as in a config, in whose place they are taken. Where the config has no method either:
+            TENT with the preset ``robust``. Without source images, a model with Cityscapes'
+            classes is calibrated by the styles of Cityscapes that come with us.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike | Config,
+        weights: str | os.PathLike | None = None,
+        start_from: str | os.PathLike | None = None,
+        *,
+        adapt: bool = True,
+        size: tuple[int, int] | None = None,
+        seed: int = 0,
+        device: str | torch.device | None = None,
+        cfg_options: Mapping[str, Any] | None = None,
+        **adaptation: Any,
+    ) -> None:
+        self.cfg, file = find_model(model, None if weights is None else str(weights))
+        if size is not None:
+            self.cfg.test_dataloader.dataset.pipeline = _resized(self._steps, size)
+        self._choose_adaptation(adaptation, plain=not (adapt or start_from))
+        merge_options(self.cfg, cfg_options or {}, (*CONFIG_KEYS, "source_images"))
+        if start_from is not None:
+            self._continue(start_from, frozen=not adapt)
+        self.plan = make_plan(self.cfg, seed)  # what is wrong shows before weights are read
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        segmentor = load_model(self.cfg, file, device)
+        self.dataset_meta: dict[str, Any] = segmentor.dataset_meta
+        """``classes`` and ``palette``."""
+        needs_styles = self.plan.needs_calibration
+        self._by_shipped_styles = needs_styles and not self.cfg.get("source_images")
+        if self._by_shipped_styles:
+            self._take_shipped_styles()
+        _logger.info(self.plan.describe())
+        place = workplace_of(self.cfg, segmentor)
+        pipeline = self.plan.assemble(place)
+        self.plan.calibrate(pipeline, place)
+        self.model = AdaptiveSegmentor(segmentor, pipeline).eval()
+        self.model.frozen = not adapt
+        self.model.measures_entropy = False  # nothing of a frame result tells it
+        self._size_is_chosen = size is not None
+        self._transform = Compose([dict(type="LoadImageFromNDArray"), *_after_loading(self._steps)])
+        self._is_checked = False
+
+    @property
+    def _steps(self) -> list[dict]:
+        return self.cfg.test_dataloader.dataset.pipeline
+
+    def _choose_adaptation(self, given: dict[str, Any], plain: bool) -> None:
+        valid = (*CONFIG_KEYS, "source_images")
+        for name in given:
+            if name not in valid:
+                raise ReservoirError(
+                    f"ReservoirInferencer has no option {name!r}{suggest(name, valid)}"
+                )
+        if plain:
+            given = dict.fromkeys((*CONFIG_KEYS, "source_images")) | {"method": "source"}
+        elif self.cfg.get("method") is None:
+            given = {**DEFAULTS, **given}
+        for name, value in given.items():
+            self.cfg[name] = value
+
+    def _continue(self, folder: str | os.PathLike, frozen: bool) -> None:
+        """Begin with a saved reservoir, and look at styles in the size that it did."""
+        reservoir = warm_start(self.cfg.get("reservoir"), str(folder), frozen)
+        saved = read_folder(folder).identity["style"]
+        if isinstance(saved, Mapping) and "size" in saved:
+            reservoir["style"] = {"size": saved["size"], **(reservoir.get("style") or {})}
+        self.cfg.reservoir = reservoir
+
+    def _take_shipped_styles(self) -> None:
+        """Let the styles of Cityscapes stand for source images, of a model that learned them."""
+        classes = self.dataset_meta["classes"]
+        if not is_cityscapes(self.dataset_meta):
+            raise ReservoirError(
+                f"the model has {len(classes)} classes that are not Cityscapes', so the styles "
+                "that come with us are not those of its source: give "
+                "source_images=dict(data_root=FOLDER) (--source-images FOLDER) with images that "
+                "it was trained on"
+            )
+        reservoir = self.cfg.reservoir
+        reservoir = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
+        self.cfg.reservoir = with_cityscapes_styles(reservoir)
+        self.plan.replace(reservoir=self.cfg.reservoir)
+
+    def __call__(self, inputs: Any, every: int = 1) -> Iterator[FrameResult]:
+        """Segment frames in their order, and adapt to each of them.
+
+        Args:
+            inputs: What :func:`open_frames` opens: an image, a folder, a glob, a video file, the
+                number of a camera, the address of a network stream, a BGR array, a PIL image, an
+                RGB tensor, a list of them, or an iterable of images.
+            every: Take each so-many-th frame.
+        """
+        for frame in open_frames(inputs, every):
+            yield self.segment(frame)
+
+    @torch.no_grad()
+    def segment(self, frame: InputFrame) -> FrameResult:
+        """Segment one frame, and adapt to it."""
+        data = self._transformed(frame)
+        if not self._is_checked:
+            self._check(frame, self.model.data_preprocessor(data, False)["inputs"])
+        sample = self.model.test_step(data)[0]
+        confidence = sample.seg_logits.data.float().softmax(dim=0).amax(dim=0)
+        return FrameResult(
+            name=frame.name,
+            index=frame.index,
+            image=frame.image,
+            labels=sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8),
+            confidence=confidence.cpu().numpy(),
+            expert=sample.expert,
+            k=sample.k,
+            opened=sample.opened,
+            weight=sample.route_weight,
+            seconds=sample.adaptation_seconds,
+        )
+
+    def _transformed(self, frame: InputFrame) -> dict[str, Any]:
+        """Return a frame as a batch of the test pipeline."""
+        data = self._transform({"img": frame.image})
+        data["data_samples"].set_metainfo({"img_path": frame.name})
+        return pseudo_collate([data])
+
+    def _check(self, frame: InputFrame, inputs: torch.Tensor) -> None:
+        """At the first frame: can this model be adapted to frames of this size?"""
+        if self._by_shipped_styles:
+            for height, width in (frame.image.shape[:2], tuple(inputs.shape[-2:])):
+                problem = misfit(height, width)
+                if problem:
+                    raise ReservoirError(
+                        f"frames of {width}x{height} are {problem}, so the styles of Cityscapes "
+                        "that come with us cannot be compared with theirs: give "
+                        "source_images=dict(data_root=FOLDER) (--source-images FOLDER)"
+                    )
+        self._warn_of_large(frame, inputs)
+        with self.model.pipeline.lock:
+            check_model(self.model.segmentor, inputs)
+        self._is_checked = True
+
+    def _warn_of_large(self, frame: InputFrame, inputs: torch.Tensor) -> None:
+        """Report frames that take a model minutes each, before the first one does."""
+        trained = _trained_size(self.cfg)
+        if trained is None or self._size_is_chosen:
+            return
+        times = inputs[0, 0].numel() / (trained[0] * trained[1])
+        if times <= _LARGE:
+            return
+        height, width = frame.image.shape[:2]
+        scale = max(trained[0] / height, trained[1] / width)
+        size = round(width * scale), round(height * scale)
+        _logger.warning(
+            "frames reach the model as %dx%d, %.0f times the pixels of the %dx%d that it was "
+            "trained on, which is slow and may cost accuracy: give size=%s (--size %dx%d)",
+            *(inputs.shape[-1], inputs.shape[-2], times, trained[1], trained[0], size, *size),
+        )
+
+    def freeze(self, frozen: bool = True) -> ReservoirInferencer:
+        """Stop adapting (or go on); frames are still routed to the experts that there are."""
+        with self.model.pipeline.lock:
+            self.model.frozen = frozen
+        return self
+
+    def reset(self, expert: int) -> ReservoirInferencer:
+        """Let an expert begin anew, from the source."""
+        with self.model.pipeline.lock:
+            self.model.pipeline.reset_expert(expert)
+        return self
+
+    def expert_state(self, expert: int) -> dict[str, Any]:
+        """Return what guard and alignment know of an expert (see the pipeline's method)."""
+        return self.model.pipeline.expert_state(expert)
+
+    @property
+    def has_reservoir(self) -> bool:
+        """Whether there are experts that could be saved."""
+        return isinstance(self.model.pipeline, ReservoirPipeline)
+
+    def save(self, folder: str | os.PathLike) -> Path:
+        """Write the experts, and what recognises their domains, into a folder."""
+        return save_reservoir(self.model.pipeline, folder, {"options": self.plan.options})
+
+    def load(self, folder: str | os.PathLike) -> ReservoirInferencer:
+        """Go on with the experts of a folder that :meth:`save` wrote."""
+        load_reservoir(self.model.pipeline, folder)
+        return self
+
+
+def _trained_size(cfg: Config) -> tuple[int, int] | None:
+    """Return height and width of the crops that a model was trained on, if its config has them."""
+    size = cfg.model.get("data_preprocessor", {}).get("size") or cfg.get("crop_size")
+    # A model with slide inference sees its crops one by one.
+    if size is None or (cfg.model.get("test_cfg") or {}).get("mode") == "slide":
+        return None
+    return (size, size) if isinstance(size, int) else (size[0], size[1])
+
+
+def _after_loading(steps: list[dict]) -> list[dict]:
+    """What a test pipeline does with an image that is there."""
+    return [s for s in without_labels(steps) if not str(s["type"]).startswith("LoadImage")]
+
+
+def _resized(steps: list[dict], size: tuple[int, int]) -> list[dict]:
+    """A test pipeline that resizes images to a width and a height, and not otherwise."""
+    if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
+        raise ReservoirError(f"size must be (width, height) in pixels, got {size!r}")
+    resize = dict(type="Resize", scale=tuple(size), keep_ratio=False)
+    rest = [step for step in _after_loading(steps) if step["type"] != "Resize"]
+    return [dict(type="LoadImageFromFile"), resize, *rest]

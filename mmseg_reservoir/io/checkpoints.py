@@ -1,0 +1,157 @@
+"""Checkpoints: weights are read safely and written whole.
+
+A pickle can run any code while it is read, so nothing here ever reads one without torch's
+allow-list (``weights_only=True``); there is no unsafe fallback.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import ReservoirError
+from .files import atomic_write, read_tensors
+
+PLACES = ("state_dict", "model", "model_state_dict")
+"""Where in a checkpoint the weights may be, if it is not the weights itself."""
+
+_SIGNATURES = (b"PK", b"\x80")  # torch's zip format, and its format before torch 1.6
+_DTYPES = (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_)
+
+
+def read_weights(path: str | os.PathLike) -> dict[str, Tensor]:
+    """The weights in a file, on the CPU: :func:`find_weights` of :func:`read_checkpoint`."""
+    return find_weights(read_checkpoint(path), path)
+
+
+def read_checkpoint(path: str | os.PathLike, map_location: Any = "cpu") -> dict[str, Any]:
+    """What was saved in a ``.pth`` or ``.pt`` file; ``{"state_dict": ...}`` of ``.safetensors``.
+
+    The ``map_location`` is that of :func:`torch.load`. Of a ``.safetensors`` file, which saves no
+    devices that a callable or a dictionary could remap, only a device is heeded.
+
+    Raises:
+        ReservoirError: If the file is missing, is no checkpoint, is damaged, or holds Python
+            objects that are not on the allow-list.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ReservoirError(f"there is no checkpoint file {path}: check the path")
+    if path.suffix == ".safetensors":
+        weights, _ = read_tensors(path)
+        if isinstance(map_location, (str, torch.device)):
+            weights = {name: tensor.to(map_location) for name, tensor in weights.items()}
+        return {"state_dict": weights}
+    checkpoint = _read_pickle(path, map_location)
+    if not isinstance(checkpoint, dict):
+        raise ReservoirError(
+            f"{path} holds a {type(checkpoint).__name__} instead of a dictionary of weights: use "
+            'a file that was saved as {"state_dict": model.state_dict()}'
+        )
+    return checkpoint
+
+
+def write_checkpoint(path: str | os.PathLike, content: Mapping[str, Any]) -> Path:
+    """Write a ``.pth`` file, all of it or nothing."""
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:
+            try:
+                torch.save(content, file)
+            except RuntimeError as error:  # torch hides an error of the disk behind its own
+                cause = error.__context__
+                raise cause if isinstance(cause, OSError) else error from None
+
+    return atomic_write(path, write)
+
+
+def find_weights(
+    checkpoint: Mapping[str, Any], where: str | os.PathLike = "the checkpoint"
+) -> dict[str, Tensor]:
+    """The tensors of a checkpoint: those in one of `PLACES`, or its own.
+
+    The message names ``where`` it was read from.
+    """
+    inside = (checkpoint.get(place) for place in PLACES)
+    state = next((part for part in inside if isinstance(part, Mapping)), checkpoint)
+    weights = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    if not weights:
+        raise ReservoirError(
+            f"{where} holds no weights, neither itself nor under {', '.join(PLACES)}: "
+            'use a file that was saved as {"state_dict": model.state_dict()}'
+        )
+    return weights
+
+
+def allow_mmengine_checkpoints() -> None:
+    """Put what MMEngine's message hub stores on torch's allow-list: logged scalars as numpy.
+
+    Needs MMEngine and torch 2.6; without them such checkpoints stay unreadable, weights alone do
+    not.
+    """
+    if torch.torch_version.TorchVersion(torch.__version__) < (2, 6):
+        return
+    try:
+        from mmengine.logging import HistoryBuffer
+    except ImportError:
+        return
+    # numpy's two constructors, under the module names of numpy 1 and 2.
+    rebuild = {"_reconstruct": np.empty(0).__reduce__()[0], "scalar": np.float64().__reduce__()[0]}
+    constructors = [
+        (function, f"numpy.{core}.multiarray.{name}")
+        for name, function in rebuild.items()
+        for core in ("core", "_core")
+    ]
+    classes = [HistoryBuffer, np.ndarray, np.dtype, *(type(np.dtype(dtype)) for dtype in _DTYPES)]
+    statistic = (_history_statistic, "builtins.getattr")
+    torch.serialization.add_safe_globals([*classes, *constructors, statistic])
+
+
+def _history_statistic(owner: type, name: str) -> Any:
+    """Stand in for ``getattr``: pickled HistoryBuffers use it, but only for their statistics.
+
+    The real one would hand a malicious file every attribute of every allowed class.
+    """
+    from mmengine.logging import HistoryBuffer
+
+    if owner is not HistoryBuffer or name not in ("min", "max", "current", "mean"):
+        raise pickle.UnpicklingError(f"GLOBAL builtins.getattr of {name!r} is not allowed")
+    return getattr(owner, name)
+
+
+def _read_pickle(path: Path, map_location: Any) -> Any:
+    with path.open("rb") as file:
+        start = file.read(16)
+    if not start.startswith(_SIGNATURES):
+        raise ReservoirError(
+            f"{path} is not a checkpoint (it begins with {start!r}): perhaps a web page or a Git "
+            "LFS pointer was saved in its place; download it again"
+        )
+    allow_mmengine_checkpoints()
+    try:
+        return torch.load(path, map_location=map_location, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ReservoirError(
+            f"{path} was not loaded: it is damaged, or holds Python objects that could run code "
+            f"({_summary(error)}). If you trust it, save its weights alone: torch.save("
+            '{"state_dict": torch.load(path, weights_only=False)["state_dict"]}, "weights.pth")'
+        ) from error
+    except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
+        raise ReservoirError(
+            f"{path} could not be read ({_summary(error)}): if the download was cut short, "
+            "download it again"
+        ) from error
+
+
+def _summary(error: Exception) -> str:
+    """What happened, in one line and without torch's advice to load unsafely."""
+    cause = error.__context__ or error  # torch wraps the unpickler's own words in that advice
+    line = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+    return line.split(" was not an allowed global")[0][:200].rstrip(".")

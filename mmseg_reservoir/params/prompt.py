@@ -1,0 +1,180 @@
+"""Visual prompt tuning: learnable tokens beside those of the image, as a parameter space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ReservoirError
+from ..registry import choose, register
+from .base import ParamSpace, modules_below
+
+
+@register("params", "prompt")
+def prompt_space(
+    model: nn.Module, under: str = "", count: int = 8, init: str = "uniform", seed: int = 0
+) -> PromptSpace:
+    """Give a vision transformer prompts; only these adapt.
+
+    This is VPT-shallow (Jia et al., "Visual Prompt Tuning", ECCV 2022, Eq. 4 and 5): ``count``
+    tokens stand behind the class token at the input of the first block, and no one looks at them
+    after the last. They get no positional embedding.
+
+    A vision transformer is here any module that has ``blocks`` (called one after the other with
+    tokens ``(N, L, D)``), ``head`` (the classifier), and ``cls_token`` or ``pos_embed``, whose last
+    size is D. Those of timm have; where there are register tokens, ``num_prefix_tokens`` says so.
+
+    Args:
+        model: The model, with its weights loaded and on its device.
+        under: Only look below this name.
+        count: The number of prompts; 8 as in DPCore.
+        init: What they begin as: ``"uniform"`` (VPT: Xavier's, by the size of a patch and D),
+            ``"normal"`` (deviation 0.02) or ``"zero"``. None leaves the model as it was: a token
+            of zeros still takes part in the attention.
+        seed: Of the random ones.
+    """
+    name, vit, blocks, head, like = _find_transformer(model, under)
+    if count < 1:
+        raise ReservoirError(f"params.count must be at least 1 prompt, got {count}")
+    if hasattr(vit, "prompts"):
+        raise ReservoirError(f"{name or type(vit).__name__} has prompts already: give it once")
+    values = torch.empty(count, like.shape[-1], dtype=like.dtype)
+    choose(init, INITS, "params.init")(values, vit, torch.Generator().manual_seed(seed))
+    has_class = isinstance(getattr(vit, "cls_token", None), Tensor)
+    position = int(getattr(vit, "num_prefix_tokens", has_class))
+    vit.prompts = prompts = PromptTokens(values.to(like.device), position)
+    prompts.attach(blocks[0], blocks[-1])
+    return PromptSpace(model, f"{name}.prompts.tokens".lstrip("."), prompts, head)
+
+
+def _find_transformer(
+    model: nn.Module, under: str
+) -> tuple[str, nn.Module, nn.Sequential | nn.ModuleList, nn.Module, Tensor]:
+    """Name, module, blocks and head of a transformer, and what has the last size of a token."""
+    for name, module in modules_below(model, under).items():
+        blocks, head = (getattr(module, part, None) for part in ("blocks", "head"))
+        if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
+            continue
+        values = (getattr(module, part, None) for part in ("cls_token", "pos_embed"))
+        token = next((value.detach() for value in values if isinstance(value, Tensor)), None)
+        if isinstance(head, nn.Module) and token is not None:
+            return name, module, blocks, head, token
+    raise ReservoirError(
+        f"no vision transformer below {under or 'the model'!r}: prompts need a module with "
+        "'blocks', 'head' and 'cls_token' or 'pos_embed', as those of timm; "
+        f"{type(model).__name__} has {', '.join(n for n, _ in model.named_children()) or 'nothing'}"
+    )
+
+
+def _uniform(values: Tensor, vit: nn.Module, generator: torch.Generator) -> None:
+    patches = next(m for m in vit.modules() if isinstance(m, (nn.Conv2d, nn.Linear)))
+    limit = math.sqrt(6 / (patches.weight[0].numel() + values.shape[1]))
+    values.uniform_(-limit, limit, generator=generator)
+
+
+INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], object]] = {
+    "uniform": _uniform,
+    "normal": lambda values, vit, generator: values.normal_(std=0.02, generator=generator),
+    "zero": lambda values, vit, generator: values.zero_(),
+}
+
+
+class PromptTokens(nn.Module):
+    """Learnable tokens that a transformer sees from its first block to its last.
+
+    Args:
+        values: The tokens at the start, ``(count, D)``.
+        position: How many of the transformer's own tokens stand before them.
+    """
+
+    def __init__(self, values: Tensor, position: int) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(values)
+        self.position = position
+        self.shown = True
+
+    def attach(self, first: nn.Module, last: nn.Module) -> None:
+        """Put the tokens in before the first block, and take them out behind the last.
+
+        Out again, so that pooling and whatever else follows finds the tokens it knows.
+        """
+        first.register_forward_pre_hook(self._insert)
+        last.register_forward_hook(self._drop)
+
+    def _insert(self, block: nn.Module, inputs: tuple) -> tuple | None:
+        if not self.shown:
+            return None
+        x, *rest = inputs
+        if x.ndim != 3 or x.shape[2] != self.tokens.shape[1]:
+            raise ReservoirError(
+                f"prompts need blocks of tokens (N, L, {self.tokens.shape[1]}), got "
+                f"{tuple(x.shape)}: this transformer cannot take them"
+            )
+        tokens = self.tokens.to(x.dtype).expand(len(x), -1, -1)
+        own = x[:, : self.position], x[:, self.position :]
+        return torch.cat([own[0], tokens, own[1]], dim=1), *rest
+
+    def _drop(self, block: nn.Module, inputs: tuple, output: Tensor) -> Tensor | None:
+        if not self.shown:
+            return None
+        behind = self.position + len(self.tokens)
+        return torch.cat([output[:, : self.position], output[:, behind:]], dim=1)
+
+
+class PromptSpace(ParamSpace):
+    """Prompts as the adapted parameters, and the features that they change.
+
+    No value of a prompt is "no prompt". So the initial values, taken as parameters to look at
+    (:meth:`at`), stand for the model without prompts: that is what the source model is.
+
+    Args:
+        model: The model; already on its device.
+        name: The name of the tokens in it.
+        prompts: The tokens, attached.
+        head: The module whose input is the feature of an image: the classifier.
+    """
+
+    def __init__(self, model: nn.Module, name: str, prompts: PromptTokens, head: nn.Module) -> None:
+        super().__init__(model, {name: prompts.tokens})
+        self.initial = self.snapshot()
+        self._prompts = prompts
+        self._head = head
+
+    def set_source(self, vector: Tensor) -> None:
+        """Take other values for the initial ones, those of the source model."""
+        self.initial.copy_(vector)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Within this context the model has no prompts."""
+        before, self._prompts.shown = self._prompts.shown, False
+        try:
+            yield
+        finally:
+            self._prompts.shown = before
+
+    @contextmanager
+    def at(self, vector: Tensor) -> Iterator[None]:
+        """Within this context the model has other prompts; none if they are the initial ones."""
+        untouched = torch.equal(vector, self.initial)
+        with super().at(vector), self.hidden() if untouched else nullcontext():
+            yield
+
+    def features(
+        self, forward: Callable[[Tensor], Tensor], inputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The prediction and what the classifier made it from, one row ``(D,)`` per image."""
+        seen: list[Tensor] = []
+        with self._head.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
+            logits = forward(inputs)
+        if len(seen) != 1 or seen[0].ndim != 2:
+            shapes = [tuple(x.shape) for x in seen]
+            raise ReservoirError(
+                "the classifier (the transformer's module 'head') must be called once, with one "
+                f"feature per image; it was called with {shapes or 'nothing'}"
+            )
+        return logits, seen[0]

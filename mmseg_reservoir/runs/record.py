@@ -1,0 +1,235 @@
+"""The record of a run, of either task: ``results.json`` and ``results.csv``."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib.metadata
+import io
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..errors import ReservoirError
+from ..io.files import write_text
+from .image_times import Spread, image_times
+from .record_entries import RouteRecord, VisitRecord, finite
+from .route_log import RouteLog
+from .style_sample import StyleSample
+
+if TYPE_CHECKING:  # tables are made without torch, which takes seconds to import
+    from torch import nn
+
+    from ..report.step_watch import StepWatch
+
+PACKAGES = {
+    "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
+    "error": ("mmengine", "numpy", "scikit-learn", "timm", "peft", "pillow"),
+}
+"""By metric, that is by task: what else can change a number."""
+
+
+@dataclass
+class RunRecord:
+    """Collects the visits and routes of a run.
+
+    ``results.json`` and ``results.csv`` are replaced as a whole, so that an interrupted run loses
+    nothing that was written. Routes are appended to ``routes.jsonl`` until the run is complete, and
+    are then a part of ``results.json``.
+
+    Args:
+        folder: Where the files go.
+        metric: ``"mIoU"`` or ``"error"``.
+        about: What is known before the stream begins.
+    """
+
+    folder: Path
+    metric: str
+    about: Mapping[str, Any]
+    visits: dict[tuple[int, str], VisitRecord] = field(default_factory=dict, init=False)
+    """By round and domain, in the order in which they began."""
+    routes: list[RouteRecord] = field(default_factory=list, init=False)
+    styles: StyleSample = field(default_factory=StyleSample, init=False)
+    also: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Scores of sets beside the stream, as plain data like that of a visit."""
+
+    def __post_init__(self) -> None:
+        self._versions = versions(PACKAGES[self.metric])
+        self._watch: StepWatch | None = None
+        self._end: dict[str, Any] | None = None
+        self._log = RouteLog(self.folder)
+        self._written = time.monotonic()
+
+    def observe(self, pipeline: Any, model: nn.Module) -> None:
+        """From now on, note the style of every batch, and what time goes into which stage."""
+        from ..report.step_watch import StepWatch
+
+        self._watch = StepWatch(pipeline, model)
+
+    def add(self, route: RouteRecord, scored_as: str | None = None) -> VisitRecord:
+        """Note a route; returns the visit that it belongs to, whose score is the caller's.
+
+        The domain of the visit is ``scored_as``, if that is not the true one.
+        """
+        style = None if self._watch is None else self._watch.take()
+        if style is not None:
+            self.styles.add(len(self.routes), style)
+        self.routes.append(route)
+        visit = self.visit(route.round, scored_as or route.domain)
+        visit.n_images += route.n_images
+        visit.k = route.k
+        if route.seconds is not None:
+            visit.seconds = (visit.seconds or 0.0) + route.seconds * route.n_images
+        if route.handled is not None:
+            visit.adapted = (visit.adapted or 0) + (route.handled == "adapted")
+            visit.missed = (visit.missed or 0) + (route.handled in ("answered", "dropped"))
+        return visit
+
+    def visit(self, round: int, domain: str) -> VisitRecord:
+        """The record of a visit, which begins when it is first asked for."""
+        return self.visits.setdefault((round, domain), VisitRecord(round, domain))
+
+    def finish(self, updates: Mapping[str, int], **more: Any) -> dict[str, Any]:
+        """Mark the record as complete and write it; returns what ``results.json`` says.
+
+        The updates are the method's counts, ``more`` is what else is known only at the end.
+        """
+        times = image_times(map(vars, self.routes))
+        timed = {} if times is None else times.to_json()
+        self._end = {"updates": dict(updates), **more, **timed, "stages": self._stages()}
+        if self._watch is not None:
+            self._watch.close()
+        self.write()
+        return self.to_json()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that was collected so far, and what was known before.
+
+        Of the routes it has only the number: they are in ``routes.jsonl`` when this returns.
+        """
+        self._append_routes()
+        return {
+            "about": strict_json(self.about),
+            "visits": [dict(vars(visit)) for visit in self.visits.values()],
+            "n_routes": len(self.routes),
+            "styles": self.styles.state_dict(),
+            "stages": {} if self._watch is None else dict(self._watch.seconds),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        if "n_routes" not in state:
+            raise ReservoirError(
+                "the state was saved by an earlier version, which kept its routes elsewhere: start "
+                "the run again with --overwrite"
+            )
+        self.about = json.loads(state["about"])
+        visits = [VisitRecord(**visit) for visit in state["visits"]]
+        self.visits = {(visit.round, visit.domain): visit for visit in visits}
+        self.styles.load_state_dict(state["styles"])
+        if self._watch is not None:
+            self._watch.seconds.update(state["stages"])
+        self.routes = self._log.restore(state["n_routes"])
+
+    def _times(self) -> dict[tuple[int, str], Spread]:
+        """Seconds per image by visit."""
+        # A stream that is scored as one domain has one visit in a round, whatever its routes say.
+        last = {round: (round, domain) for round, domain in self.visits}
+        seconds = defaultdict(list)
+        for route in self.routes:
+            if route.seconds is not None:
+                place = route.round, route.domain
+                seconds[place if place in self.visits else last[route.round]].append(route.seconds)
+        return {place: Spread.of(values) for place, values in seconds.items()}
+
+    def _stages(self) -> dict[str, float] | None:
+        """Seconds per image in each stage; None if they were not watched."""
+        total = sum(visit.seconds or 0.0 for visit in self.visits.values())
+        images = sum(visit.n_images for visit in self.visits.values())
+        if self._watch is None or not total:
+            return None
+        stages = dict(self._watch.seconds)
+        stages["adapt and predict"] = max(total - sum(stages.values()), 0.0)
+        return {name: seconds / images for name, seconds in stages.items()}
+
+    def to_json(self, with_routes: bool = True) -> dict[str, Any]:
+        """Return everything as plain data; of the routes only their number, if that is enough."""
+        routes = [route.to_json() for route in self.routes] if with_routes else None
+        times = self._times()
+        return {
+            "complete": self._end is not None,
+            **self.about,
+            "versions": self._versions,
+            "visits": [
+                visit.to_json(self.metric, times.get(place)) for place, visit in self.visits.items()
+            ],
+            **({"n_routes": len(self.routes)} if routes is None else {"routes": routes}),
+            **({"also": self.also} if self.also else {}),
+            **(self._end or {}),
+        }
+
+    def write(self, every: float = 0.0) -> None:
+        """Write ``results.json`` and ``results.csv``, which has one row per visit.
+
+        Styles that were seen go to ``styles.safetensors``. New routes go to ``routes.jsonl``; of a
+        complete run, all of them are in ``results.json`` instead. Nothing is written if the last
+        time was less than ``every`` seconds ago.
+        """
+        if time.monotonic() - self._written < every:
+            return
+        complete = self._end is not None
+        if not complete:
+            self._append_routes()
+        results = self.to_json(with_routes=complete)
+        write_text(self.folder / "results.json", strict_json(results))
+        write_text(self.folder / "results.csv", self._to_csv(results["visits"]))
+        self.styles.write(self.folder)
+        if complete:
+            self._log.remove()
+        self._written = time.monotonic()
+
+    def _append_routes(self) -> None:
+        self._log.append(self.routes[self._log.count :])
+
+    def _to_csv(self, visits: list[dict[str, Any]]) -> str:
+        columns = ("round", "domain", self.metric, "n_images", "k", "seconds_per_image")
+        classes = list(visits[0].get("per_class", {})) if visits else []
+        rows = [
+            [visit[name] for name in columns]
+            + [visit.get("per_class", {}).get(name) for name in classes]
+            for visit in visits
+        ]
+        table = io.StringIO()
+        csv.writer(table).writerows([[*columns, *classes], *finite(rows)])
+        return table.getvalue()
+
+
+def about_pipeline(pipeline: Any) -> dict[str, Any]:
+    """What a record says of a pipeline; None stands for a model that does not adapt."""
+    method, router = getattr(pipeline, "method", None), getattr(pipeline, "router", None)
+    return {
+        "method": None if method is None else type(method).__name__,
+        "reservoir": router is not None,
+        "tau": getattr(router, "tau", None),
+    }
+
+
+def strict_json(value: Any) -> str:
+    """JSON that every reader takes: numbers that are not finite become null."""
+    return json.dumps(finite(value), indent=1, default=str, allow_nan=False)
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of this package, of torch, and of those others that are installed."""
+    import torch
+
+    installed = {"mmseg_reservoir": __version__, "torch": str(torch.__version__)}
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[name] = importlib.metadata.version(name)
+    return installed

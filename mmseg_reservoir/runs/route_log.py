@@ -1,0 +1,94 @@
+"""The routes of an unfinished run: ``routes.jsonl``, one line per route.
+
+Only new lines are written, so that a long run does not write its routes again at every visit. A
+finished run has its routes in ``results.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ReservoirError
+from ..io.files import append_bytes, changing, remove_file, write_text
+from .record_entries import RouteRecord, finite
+
+FILE = "routes.jsonl"
+
+
+class RouteLog:
+    """Append the routes of one run to ``routes.jsonl``.
+
+    Args:
+        folder: The work directory.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        self.count = 0
+        """Routes of this run that are in the file."""
+        self._size = 0  # their bytes
+
+    def append(self, routes: Sequence[RouteRecord]) -> None:
+        """Append routes, and return when they are on the disk.
+
+        Anything else after the routes of this run is cut off: lines of another run, or half a line
+        that a full disk left.
+        """
+        if not routes:
+            return
+        data = _lines(route.to_json() for route in routes).encode()
+        self._size = append_bytes(self.path, data, self._size)
+        self.count += len(routes)
+
+    def restore(self, count: int) -> list[RouteRecord]:
+        """Return the first routes, and cut the file after them."""
+        lines = _whole_lines(self.path)[:count]
+        if len(lines) < count:
+            raise ReservoirError(
+                f"{self.path} has {len(lines)} of the {count} routes that belong to the saved "
+                "state: restore the file, or start again with --overwrite"
+            )
+        self.count, self._size = count, sum(map(len, lines))
+        if self.path.is_file():
+            with changing(self.path):
+                os.truncate(self.path, self._size)
+        return [RouteRecord(**json.loads(line)) for line in lines]
+
+    def remove(self) -> None:
+        """Remove the file."""
+        remove_file(self.path)
+
+
+def read_routes(folder: Path) -> list[dict[str, Any]]:
+    """Return the routes in the ``routes.jsonl`` of a work directory."""
+    return [json.loads(line) for line in _whole_lines(folder / FILE)]
+
+
+def take_over_routes(before: Path, folder: Path) -> None:
+    """Write the ``routes.jsonl`` that a resumed run needs, unless it is there.
+
+    Args:
+        before: The work directory of the saved state; a finished run has its routes in
+            ``results.json``.
+        folder: The work directory of the resumed run.
+    """
+    if (before / FILE).is_file():
+        if before.resolve() != folder.resolve():
+            write_text(folder / FILE, (before / FILE).read_text(encoding="utf-8"))
+    elif (before / "results.json").is_file():
+        results = json.loads((before / "results.json").read_text(encoding="utf-8"))
+        write_text(folder / FILE, _lines(results.get("routes", ())))
+
+
+def _lines(routes: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(f"{json.dumps(finite(route), allow_nan=False)}\n" for route in routes)
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """All lines with their ends, without one that was cut short; none if there is no file."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    return [line for line in lines if line.endswith(b"\n")]

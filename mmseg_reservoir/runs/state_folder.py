@@ -1,0 +1,82 @@
+"""The folder of a run's states: numbered, the newest two kept, damaged ones passed over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ReservoirError
+from ..io.files import remove_file, write_text
+from ..io.state_files import DamagedStateError, read_state, write_state
+
+_logger = logging.getLogger(__name__)
+_KEPT = 2
+
+
+class StateFolder:
+    """``0000000400.safetensors`` is the state after 400 images.
+
+    A file has its name only when all of it is on the disk. The last thing to be written is the
+    marker ``newest``: without it a state does not count.
+
+    Args:
+        folder: Where they are; made when the first one is saved.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._marker = folder / "newest"
+
+    def files(self) -> list[Path]:
+        """The states that were saved to the end, oldest first."""
+        newest = self._marker.read_text(encoding="utf-8") if self._marker.is_file() else ""
+        names = sorted(self.folder.glob("[0-9]*.safetensors"))
+        return [path for path in names if path.name <= newest.strip()]
+
+    def save(self, images: int, state: Any, header: Mapping[str, Any]) -> Path:
+        """Save the state after so many images; removes all but the newest two."""
+        path = write_state(self.folder / f"{images:010d}.safetensors", state, header)
+        write_text(self._marker, path.name)
+        self.prune(_KEPT)
+        return path
+
+    def newest(self) -> tuple[Path, Any, dict[str, Any]] | None:
+        """The newest state that is whole, with its header; None if none was ever saved.
+
+        Raises:
+            ReservoirError: If there are states, but all are damaged, or one is of another schema.
+        """
+        damage: DamagedStateError | None = None
+        for path in reversed(self.files()):
+            try:
+                return path, *read_state(path)
+            except DamagedStateError as error:
+                damage = error
+                _logger.warning("%s %s: it is passed over", path, error.what)
+        if damage is not None:
+            raise ReservoirError(
+                f"no state in {self.folder} can be read (the last one tried {damage.what}): begin "
+                "anew with --overwrite, or choose another --work-dir"
+            )
+        return None
+
+    def go_back_to(self, path: Path) -> None:
+        """Forget the states after this one: the run will save them again."""
+        for later in self.files():
+            if later.name > path.name:
+                remove_file(later)
+        write_text(self._marker, path.name)
+
+    def prune(self, kept: int) -> None:
+        """Remove all but the newest ones."""
+        files = self.files()
+        for path in files[: max(0, len(files) - kept)]:
+            remove_file(path)
+
+    def clear(self) -> None:
+        """Remove all states, those that do not count, too."""
+        remove_file(self._marker)
+        for path in self.folder.glob("[0-9]*.safetensors"):
+            remove_file(path)

@@ -1,0 +1,77 @@
+"""A work directory belongs to one process at a time, and what it holds is not lost silently."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import ReservoirError, WriteError
+from ..io.files import changing, remedy, remove_file
+
+try:
+    import fcntl
+except ImportError:  # Windows: there the user has to see to it
+    fcntl = None
+
+_RESULTS = ("results.json", "results.csv", "routes.jsonl")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder, keep other processes out of it, and remove what a killed one left half done.
+
+    The lock dies with the process, however that ends. It is not inherited by workers of a
+    dataloader, which may live a little longer.
+    """
+    path = folder / ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise WriteError(
+            f"cannot write into the work directory {folder} ({error.strerror}): {remedy(error)} "
+            "with --work-dir"
+        ) from error
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                file.seek(0)
+                raise ReservoirError(
+                    f"process {file.read().strip() or 'unknown'} is writing into {folder}: wait "
+                    "for it, or choose another folder with --work-dir"
+                ) from error
+        with changing(path):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        for partial in folder.rglob("*.partial"):
+            remove_file(partial)
+        yield
+    finally:
+        with suppress(OSError):  # which must not hide what went wrong before
+            file.close()
+
+
+def has_results(folder: Path) -> bool:
+    """Whether a run has written results into a folder."""
+    return (folder / _RESULTS[0]).exists()
+
+
+def remove_results(folder: Path) -> None:
+    """Remove the results of a run, so that nobody takes them for those of the next."""
+    for name in _RESULTS:
+        remove_file(folder / name)
+
+
+def describe_results(folder: Path) -> str:
+    """What a folder's results are of, for a message."""
+    try:
+        complete = json.loads((folder / _RESULTS[0]).read_text(encoding="utf-8"))["complete"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return "results"  # what they are is not known, and they are kept all the same
+    return "the results of a complete run" if complete else "the results of an unfinished run"

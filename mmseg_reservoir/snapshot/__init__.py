@@ -1,0 +1,51 @@
+"""A reservoir that leaves its run: saved in a folder, started from, merged, pruned, exported.
+
+    save_reservoir(pipeline, "night_shift", about={})
+    load_reservoir(another_pipeline, "night_shift")  # which recognises its domains at once
+
+The commands are ``tools/reservoir.py inspect | export | merge | prune``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.pipeline import AdaptationPipeline
+from ..errors import ReservoirError
+from .folder import read_folder, write_folder
+from .reservoir_snapshot import ReservoirSnapshot, put, take
+
+
+def save_reservoir(
+    pipeline: AdaptationPipeline, folder: str | os.PathLike, about: Mapping[str, Any] | None = None
+) -> Path:
+    """Write the experts of a pipeline, and all that recognises their domains, into a folder.
+
+    Args:
+        pipeline: A pipeline with a reservoir, of either task.
+        folder: Written whole or not at all; a reservoir that is there is replaced.
+        about: How the pipeline was made, as plain JSON values: ``RunBuilder.options``. Only to be read.
+    """
+    with pipeline.lock:
+        return write_folder(take(pipeline, about or {}), folder)
+
+
+def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> None:
+    """Let a pipeline, newly assembled, go on with a saved reservoir; no source image is needed.
+
+    Args:
+        pipeline: With the same model, method, params and router, on any device.
+        folder: What :func:`save_reservoir` wrote.
+    """
+    contents = read_folder(folder)
+    try:
+        with pipeline.lock:
+            put(contents, pipeline)
+    except ReservoirError as error:
+        raise ReservoirError(f"{folder}: {error}") from error
+
+
+__all__ = ["ReservoirSnapshot", "load_reservoir", "read_folder", "save_reservoir", "write_folder"]

@@ -1,0 +1,149 @@
+"""Merging again and again: what a stream has learned since it last took over what all know.
+
+A stream and the common reservoir have a past in common, the *base*: the experts that the stream
+took over last. Merging both whole would count the base twice. So
+
+- experts of the base keep their numbers on both sides and are averaged by the images that each
+  side has seen *since the base*; one that nobody else has changed since becomes the stream's;
+- experts that the stream has opened since are matched by the router's own test with those that
+  are new to it, as :func:`merge` does, and else stand beside them;
+- images, visits, updates, ages and events add up, each counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..core.reservoir import Tally
+from ..core.reservoir_pipeline import ReservoirPipeline
+from .merge import Merge, merge, same
+from .parts import State
+from .reservoir_snapshot import Expert, ReservoirSnapshot, go_on, take
+
+
+@dataclass(frozen=True)
+class Base:
+    """Where a stream took over a common reservoir, in numbers.
+
+    Args:
+        tallies: What each of its experts had met by then.
+        marks: How far router, guard and pooling had come (:meth:`Parts.mark`).
+        revisions: The number of the last change of each expert.
+    """
+
+    tallies: list[dict[str, int]]
+    marks: dict[str, State]
+    revisions: list[int]
+
+    @classmethod
+    def of(cls, contents: ReservoirSnapshot, revisions: Sequence[int]) -> Base:
+        """The base of whoever goes on with these experts."""
+        marks = {
+            name: contents.parts(name).mark(
+                contents.shared[name], [expert.parts[name] for expert in contents.experts]
+            )
+            for name in contents.components
+        }
+        return cls([asdict(e.tally) for e in contents.experts], marks, list(revisions))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values: ``Base(**plain)`` undoes it."""
+        return dict(vars(self))
+
+
+def news(contents: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
+    """What a stream has learned since its base: its experts as they are, counts from then on."""
+    if base is None:
+        return contents
+    experts = []
+    for index, expert in enumerate(contents.experts):
+        before = base.tallies[index] if index < len(base.tallies) else asdict(Tally())
+        now = asdict(expert.tally)
+        experts.append(replace(expert, tally=Tally(**{k: now[k] - before[k] for k in now})))
+    shared = dict(contents.shared)
+    for name, mark in base.marks.items():
+        pieces = [expert.parts[name] for expert in experts]
+        shared[name], pieces = contents.parts(name).since(mark, shared[name], pieces)
+        pairs = zip(experts, pieces, strict=True)
+        experts = [replace(e, parts={**e.parts, name: piece}) for e, piece in pairs]
+    return replace(contents, shared=shared, experts=experts)
+
+
+def absorb(
+    common: ReservoirSnapshot,
+    revisions: Sequence[int],
+    learned: ReservoirSnapshot,
+    base: Base | None,
+) -> tuple[Merge, list[int]]:
+    """Merge what a stream has learned into what all know.
+
+    Args:
+        common: What all know.
+        revisions: The number of the last change of each of its experts.
+        learned: The :func:`news` of a stream.
+        base: What these are counted from; None: from the source model.
+
+    Returns:
+        The merge, and the revisions after it.
+    """
+    weights = [] if base is None else _weights(common, revisions, learned, base)
+    known = max(1, len(weights))
+    merged = merge(common, learned, known=known, weights=weights)
+    return merged, revised(common.experts, revisions, merged.contents.experts)
+
+
+def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Expert]) -> list[int]:
+    """The revisions of experts, some of which are as they were."""
+    change = 1 + max(revisions, default=0)
+    return [
+        revisions[i] if i < len(before) and _is_same(before[i], expert) else change
+        for i, expert in enumerate(now)
+    ]
+
+
+def _weights(
+    common: ReservoirSnapshot, revisions: Sequence[int], learned: ReservoirSnapshot, base: Base
+) -> list[tuple[float, float]]:
+    """Images since the base: that all others brought, and that the stream brings."""
+    weights = []
+    for index, before in enumerate(base.tallies):
+        others = common.experts[index].tally.images - before["images"]
+        own = learned.experts[index].tally.images
+        # Without images an expert may have moved along with others (pooling). Where nobody else
+        # has touched it, that is all there is to know of it.
+        untouched = revisions[index] == base.revisions[index]
+        weights.append((0, 1) if untouched else (others, own))
+    return weights
+
+
+def _is_same(one: Expert, other: Expert) -> bool:
+    if one.tally != other.tally:
+        return False
+    return same((one.parameters, one.method), (other.parameters, other.method))
+
+
+def take_over(
+    contents: ReservoirSnapshot, pipeline: ReservoirPipeline, numbering: Sequence[int]
+) -> None:
+    """Let a pipeline go on with merged experts in the midst of its stream.
+
+    Experts, the states of their methods (moments of optimizers, teachers), what recognises their
+    domains, and what guard and pooling know of them are the merged ones. Where the stream is, what
+    the method draws by, and the counts of the run stay its own.
+
+    Args:
+        contents: That it has merged its experts into.
+        pipeline: With the model and the options of these, as :func:`put` would check.
+        numbering: The number there of each expert that it has now.
+    """
+    own = take(pipeline, {})
+    last = pipeline.state_dict()["reservoir"]["last"]
+    shared = {**contents.shared, "method": own.shared["method"]}
+    router = contents.parts("router")
+    shared["router"] = router.followed(
+        shared["router"], own.shared["router"], numbering, len(contents.experts)
+    )
+    last = None if last is None else numbering[last]
+    go_on(replace(contents, shared=shared), pipeline, last)

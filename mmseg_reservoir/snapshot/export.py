@@ -1,0 +1,137 @@
+"""One expert as a plain checkpoint, for a model that knows nothing of this package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..core.alignment import Alignment
+from ..core.correction import folded
+from ..errors import ReservoirError
+from ..io.checkpoints import find_weights, read_checkpoint, write_checkpoint
+from ..io.files import write_tensors
+from ..params.lora import factor_pairs
+from .reservoir_snapshot import ReservoirSnapshot, explained
+from .source_identity import digest_of, plain_weights
+
+
+@explained
+def export_expert(
+    contents: ReservoirSnapshot, index: int, checkpoint: str | os.PathLike, file: str | os.PathLike
+) -> Path:
+    """Write the checkpoint of the source model with the weights of an expert.
+
+    What adapted is written in its place, LoRA's products are added to the weights they belong to,
+    and the corrections of alignment are folded into the normalization layers.
+    Of a method with a teacher it is the teacher, who predicts.
+
+    Args:
+        contents: The reservoir.
+        index: The expert.
+        checkpoint: That of the source model, as the run had it.
+        file: ``.pth``, with the ``meta`` of the checkpoint, or ``.safetensors``.
+    """
+    file = Path(file).expanduser()
+    if file.suffix not in (".pth", ".safetensors"):
+        raise ReservoirError(f"{file} must end in .pth or .safetensors")
+    _check_exportable(contents, index)
+    saved = read_checkpoint(checkpoint)
+    found = find_weights(saved, checkpoint)
+    weights = {name.removeprefix("module."): tensor for name, tensor in found.items()}
+    _check_source(contents, weights, checkpoint)
+    weights = {**weights, **expert_weights(contents, index, weights)}
+    if file.suffix == ".safetensors":
+        return write_tensors(file, weights, {"format": "pt"})
+    plain = {"meta": saved.get("meta", {}), "state_dict": weights}  # mmseg looks for both
+    return write_checkpoint(file, plain)
+
+
+def expert_weights(
+    contents: ReservoirSnapshot, index: int, source: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The weights of a plain model that differ for an expert.
+
+    Args:
+        contents: The reservoir.
+        index: The expert.
+        source: Weights of the source model.
+    """
+    tensors = contents.layout.split(contents.experts[index].parameters)
+    pairs = factor_pairs(tensors) if contents.layout.scaling is not None else []
+    changed: dict[str, Tensor] = {}
+    for a, b in pairs:
+        name = _folded_name(a, source)
+        product = tensors.pop(b).flatten(1).double() @ tensors.pop(a).flatten(1).double()
+        weight = source[name]
+        folded = weight.double() + contents.layout.scaling * product.view_as(weight)
+        changed[name] = folded.to(weight)
+    changed |= {name: tensor.clone() for name, tensor in tensors.items()}
+    return changed | _aligned_norms(contents, index, {**source, **changed})
+
+
+def _aligned_norms(
+    contents: ReservoirSnapshot, index: int, weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return weight and bias of the layers that an expert aligns, its correction folded in."""
+    if "alignment" not in contents.components:
+        return {}
+    alignment = Alignment(**contents.numbers("alignment"))
+    alignment.load_state_dict(contents.state_of("alignment"))
+    norms = {}
+    for name, (gain, shift) in alignment.corrections(index).items():
+        keys = f"{name}.weight", f"{name}.bias"
+        if not all(key in weights for key in keys):
+            raise ReservoirError(
+                f"expert {index} cannot be exported: it aligns {name!r}, which has no weight and "
+                "bias that could hold the correction: predict with it here, by --start-from and "
+                "--frozen"
+            )
+        norms |= dict(zip(keys, folded(*(weights[key] for key in keys), gain, shift), strict=True))
+    return norms
+
+
+def _check_exportable(contents: ReservoirSnapshot, index: int) -> None:
+    """Refuse what no plain checkpoint can hold."""
+    if not 0 <= index < len(contents.experts):
+        raise ReservoirError(
+            f"there is no expert {index}: the reservoir has 0 to {len(contents.experts) - 1}"
+        )
+    here = "predict with it here, by --start-from and --frozen"
+    if contents.layout.added is not None:
+        raise ReservoirError(
+            f"expert {index} cannot be exported: what adapted are {contents.layout.added}, and a "
+            f"plain model has no place for them: {here}"
+        )
+    share = contents.layout.batch_share
+    if share:
+        raise ReservoirError(
+            f"expert {index} cannot be exported: its BatchNorm goes by the statistics of each "
+            f"image (a share of {share:g}), which no weights can hold: {here}"
+        )
+
+
+def _folded_name(factor: str, source: Mapping[str, Tensor]) -> str:
+    """The name of the weight that the product of a factor is added to."""
+    module = factor.split(".lora_A")[0].replace(".base_layer", "")
+    names = [f"{module}.weight", f"{module}.in_proj_weight"]  # the latter of packed attention
+    found = [name for name in names if name in source]
+    if len(found) != 1:
+        raise ReservoirError(
+            f"the checkpoint has no weight for the factors of {module}: give that of the model "
+            "that the reservoir was made with"
+        )
+    return found[0]
+
+
+def _check_source(contents: ReservoirSnapshot, weights: Mapping[str, Tensor], where: Any) -> None:
+    plain = plain_weights(weights)
+    known = {name: plain[name] for name in contents.shared["weights"] if name in plain}
+    if digest_of(known) != contents.identity["source model"]:
+        raise ReservoirError(
+            f"{where} is not the checkpoint of the source model that the reservoir adapted: give "
+            "the one of that run"
+        )

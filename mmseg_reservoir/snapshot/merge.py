@@ -1,0 +1,223 @@
+"""Merging the reservoirs of two cameras: experts of the same domain become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.reservoir import Tally
+from ..core.state import tensor_bytes
+from ..errors import ReservoirError
+from .parts import State
+from .reservoir_snapshot import Expert, ReservoirSnapshot, explained
+from .source_identity import differences
+
+Weights = tuple[float, float]
+"""Of two experts that become one."""
+
+
+class NoRoomError(ReservoirError):
+    """More experts than there may be; none has been dropped, and nothing merged."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What came of two reservoirs.
+
+    Args:
+        contents: The experts of the first, each merged with its match, then the others'.
+        matches: For every expert of the second, the one of the first that it became one with, or
+            None if it stands beside them.
+    """
+
+    contents: ReservoirSnapshot
+    matches: list[int | None]
+
+    @property
+    def numbering(self) -> list[int]:
+        """The number that each expert of the second has now."""
+        alone = count(len(self.contents.experts) - self.matches.count(None))
+        return [next(alone) if match is None else match for match in self.matches]
+
+
+@explained
+def merge(
+    one: ReservoirSnapshot,
+    other: ReservoirSnapshot,
+    k_max: int | None = None,
+    known: int = 1,
+    weights: Sequence[Weights] = (),
+) -> Merge:
+    """Merge two reservoirs that began with the same model and calibration.
+
+    Experts are matched by the router's own test of what is one domain, nearest first, and one to
+    one: what a camera holds apart stays apart. Those of the source are a match in any case. Two
+    that match are averaged by the images that they have seen, the moments of their optimizers too;
+    the rest of a method's state is that of the one that has seen more. What is the same in both is
+    taken once, so that a reservoir merged with itself is itself.
+
+    Args:
+        one: A reservoir.
+        other: Another one; which of them comes first only decides how experts are numbered.
+        k_max: Room for so many experts; by default that of the roomier one.
+        known: So many of the first experts have the same numbers in both, as they have a common
+            past, and are not looked at.
+        weights: Of the first experts, instead of the images that they have seen.
+    """
+    found = list(differences(one.kinds, other.kinds))
+    # Those of different kinds have no numbers to compare.
+    found = found or list(differences(one.identity["numbers"], other.identity["numbers"]))
+    if found:
+        raise ReservoirError(
+            f"the reservoirs cannot be merged, they differ: {'; '.join(found)}. Merge those of "
+            "runs with one model, one calibration (reservoir.calibration.file) and the same options"
+        )
+    room = max(one.k_max, other.k_max) if k_max is None else k_max
+    if same(_whole(one), _whole(other)):
+        matches: list[int | None] = list(range(len(other.experts)))
+        return Merge(replace(one, k_max=_checked(room, one, other, matches)), matches)
+    matches = find_matches(one, other, known)
+    room = _checked(room, one, other, matches)
+    moved = [_beside(one, expert) for expert in other.experts]
+    experts = list(one.experts)
+    for index, match in enumerate(matches):
+        if match is None:
+            experts.append(moved[index])
+        elif not same(_plain(one.experts[match]), _plain(other.experts[index])):
+            given = weights[index] if index < len(weights) else None
+            experts[match] = average(one, one.experts[match], moved[index], given)
+    shared = {
+        name: one.parts(name).merged(one.numbers(name), one.shared[name], other.shared[name])
+        for name in one.components
+    }
+    return Merge(replace(one.with_experts(experts, shared), k_max=room), matches)
+
+
+def find_matches(
+    one: ReservoirSnapshot, other: ReservoirSnapshot, known: int = 1
+) -> list[int | None]:
+    """For every expert of the other reservoir the one that it matches, by the router's own test.
+
+    The ``known`` first ones match those of the same number.
+    """
+    domains = one.parts("router")
+    numbers, common = one.numbers("router"), one.shared["router"]
+    pairs = []
+    for j, theirs in enumerate(other.experts[known:], start=known):
+        for i, ours in enumerate(one.experts[known:], start=known):
+            a, b = ours.parts["router"], theirs.parts["router"]
+            near = -torch.inf if same(a, b) else domains.distance(numbers, common, a, b)
+            if near <= 1:
+                pairs.append((near, i, j))
+    matches: list[int | None] = [*range(known), *[None] * (len(other.experts) - known)]
+    for _, i, j in sorted(pairs):
+        if matches[j] is None and i not in matches:
+            matches[j] = i
+    return matches
+
+
+def average(
+    contents: ReservoirSnapshot, one: Expert, other: Expert, weights: Weights | None = None
+) -> Expert:
+    """What two experts of the same domain become, by the images that each has seen, or by weights.
+
+    Of one that weighs nothing, beside one that does, only what adds up is taken.
+    """
+    weights = (one.tally.images, other.tally.images) if weights is None else weights
+    # Who has seen more comes first; the tie must not depend on the order of the arguments.
+    (weight, one), (less, other) = sorted(
+        zip(weights, (one, other), strict=True),
+        key=lambda pair: (pair[0], tensor_bytes(pair[1].parameters)),
+        reverse=True,
+    )
+    total = weight + less
+    share = less / total if total else 0.5
+    layout = contents.layout
+    state = dict(one.method)
+    if share:
+        for name in contents.shared["moving"]:
+            state[name] = _average_vectors(layout, state[name], other.method[name], share)
+        # The moments of low-rank factors fit no others.
+        state["optimizer"] = (
+            _average_moments(state["optimizer"], other.method["optimizer"], share)
+            if layout.scaling is None
+            else {}
+        )
+    parts = {
+        name: contents.parts(name).pooled(
+            contents.numbers(name), one.parts[name], other.parts[name], share
+        )
+        for name in contents.components
+    }
+    mine, theirs = asdict(one.tally), asdict(other.tally)
+    tally = Tally(**{name: mine[name] + theirs[name] for name in mine})
+    parameters = (
+        layout.average(one.parameters, other.parameters, share) if share else one.parameters
+    )
+    return Expert(parameters, state, tally, parts)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states are equal, number by number."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+def _average_vectors(layout: Any, one: Tensor | None, other: Tensor | None, share: float) -> Any:
+    if one is None or other is None:
+        return one if other is None else other
+    return layout.average(one, other, share)
+
+
+def _average_moments(one: State, other: State, share: float) -> State:
+    """The mean of two optimizers' moments; an optimizer that made no step yet has none."""
+    if not one or not other:
+        return one or other
+    return {
+        name: value
+        if not isinstance(value, Tensor) or not isinstance(other.get(name), Tensor)
+        else torch.maximum(value, other[name])
+        if name == "step"
+        else torch.lerp(value, other[name], share)
+        for name, value in one.items()
+    }
+
+
+def _checked(
+    room: int, one: ReservoirSnapshot, other: ReservoirSnapshot, matches: list[int | None]
+) -> int:
+    """The room for experts, if it is enough for them."""
+    alone = [index for index, match in enumerate(matches) if match is None]
+    needed = len(one.experts) + len(alone)
+    if needed > room:
+        raise NoRoomError(
+            f"the merged reservoir has {needed} experts, {len(one.experts)} of the first and the "
+            f"experts {', '.join(map(str, alone))} of the second, which match none of them, but "
+            f"K_max is {room}: prune one of the two, or give it more room, --k-max {needed}"
+        )
+    return room
+
+
+def _beside(one: ReservoirSnapshot, expert: Expert) -> Expert:
+    parts = {
+        name: one.parts(name).beside(one.shared[name], part) for name, part in expert.parts.items()
+    }
+    return replace(expert, parts=parts)
+
+
+def _plain(expert: Expert) -> State:
+    return {**vars(expert), "tally": asdict(expert.tally)}
+
+
+def _whole(contents: ReservoirSnapshot) -> State:
+    return {"shared": contents.shared, "experts": [_plain(expert) for expert in contents.experts]}

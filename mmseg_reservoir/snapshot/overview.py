@@ -1,0 +1,61 @@
+"""A reservoir as a table: what each of its experts has met."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from ..report.tables import make_table
+from .folder import expert_file
+from .parts import Undivided
+from .reservoir_snapshot import ReservoirSnapshot, explained
+
+_HEADER = ["expert", "images", "visits", "updates", "scale", "alarms", "nearest", "distance", "kB"]
+
+
+@explained
+def overview(contents: ReservoirSnapshot, folder: Path) -> str:
+    """A line per expert, and what they have in common."""
+    rows = []
+    for index, expert in enumerate(contents.experts):
+        watch = expert.parts.get("guard", {}).get("watch") or {}
+        other, distance = nearest(contents, index)
+        tally = expert.tally
+        rows.append(
+            [
+                f"{index} (source)" if index == 0 else str(index),
+                *(tally.images, tally.visits, tally.updates),
+                f"{watch['scale']:.3g}" if "scale" in watch else "-",
+                watch.get("alarms", "-"),
+                "-" if other is None else other,
+                "-" if other is None else f"{distance:.2f}",
+                f"{(folder / expert_file(index)).stat().st_size / 1000:.0f}",
+            ]
+        )
+    identity = contents.identity
+    lines = [
+        f"{len(contents.experts)} experts of at most {contents.k_max}, by {identity['method']} "
+        f"({identity['optimizer']}) and {identity['router']}: {len(contents.layout)} numbers each",
+        make_table(_HEADER, rows),
+        "scale, alarms: of the guard; distance: to the router those up to 1 are one domain",
+    ]
+    return "\n".join(lines)
+
+
+def nearest(contents: ReservoirSnapshot, index: int) -> tuple[int | None, float]:
+    """The expert whose domain is nearest to that of another one, and how far it is."""
+    domains = contents.parts("router")
+    if isinstance(domains, Undivided):
+        return None, math.inf
+    mine = contents.experts[index].parts["router"]
+    distances = {
+        other: domains.distance(
+            contents.numbers("router"), contents.shared["router"], mine, expert.parts["router"]
+        )
+        for other, expert in enumerate(contents.experts)
+        if other != index
+    }
+    other = min(distances, key=distances.__getitem__, default=None)
+    if other is None or math.isinf(distances[other]):
+        return None, math.inf
+    return other, distances[other]

@@ -1,0 +1,96 @@
+"""What the flat vector of an expert means, where the model itself is not at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..becotta.inject import BecottaParts
+from ..params.base import ParamSpace
+from ..params.lora import LowRankSpace, average_products, factor_pairs
+from ..params.normalisation import BlendedBatchNorm, layers_of
+from ..params.prompt import PromptSpace
+
+
+@dataclass(frozen=True)
+class VectorLayout:
+    """Where the tensors of a space lie in its vectors.
+
+    Args:
+        names: Of the tensors.
+        shapes: Theirs.
+        scaling: What products of low-rank factors are multiplied by; None if there are no such.
+        batch_share: How much of a batch's own statistics BatchNorm predicts by.
+        added: What the vectors are for, where that is no part of the plain model; else None.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    scaling: float | None = None
+    batch_share: float = 0.0
+    added: str | None = None
+
+    @classmethod
+    def of(cls, space: ParamSpace) -> VectorLayout:
+        """That of a space."""
+        blended = layers_of(space.model, BlendedBatchNorm).values()
+        shares = [layer.rate for layer in blended if layer.always]
+        norms = layers_of(space.model, _BatchNorm).values()
+        shares += [1.0 for layer in norms if layer.running_mean is None]
+        added = "prompts" if isinstance(space, PromptSpace) else None
+        if any(isinstance(module, BecottaParts) for module in space.model.modules()):
+            added = "mixtures of BECoTTA, whose gates look at the image"
+        return cls(
+            tuple(space.names),
+            tuple(tuple(shape) for shape in space.shapes),
+            space.scaling if isinstance(space, LowRankSpace) else None,
+            max(shares, default=0.0),
+            added,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {**vars(self), "names": list(self.names), "shapes": [list(s) for s in self.shapes]}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> VectorLayout:
+        """Undo :meth:`to_json`."""
+        names = tuple(str(name) for name in plain["names"])
+        shapes = tuple(tuple(int(n) for n in shape) for shape in plain["shapes"])
+        if len(names) != len(shapes) or any(n < 0 for shape in shapes for n in shape):
+            raise ValueError("as many shapes as names are needed, of numbers from 0")
+        scaling = None if plain["scaling"] is None else float(plain["scaling"])
+        return cls(names, shapes, scaling, float(plain["batch_share"]), plain["added"])
+
+    def __len__(self) -> int:
+        """The length of a vector."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """The tensors of a vector by name, as views."""
+        pieces = vector.split([math.prod(shape) for shape in self.shapes])
+        named = zip(self.names, pieces, self.shapes, strict=True)
+        return {name: piece.view(shape) for name, piece, shape in named}
+
+    def average(self, one: Tensor, other: Tensor, share: float) -> Tensor:
+        """The mean of two vectors, ``share`` of it the other's; that of two equal ones is the same.
+
+        Low-rank factors are averaged by what they do, their product.
+        """
+        if torch.equal(one, other):
+            return one.clone()
+        mean = torch.lerp(one, other, share)
+        if self.scaling is not None:
+            means, ones, others = self.split(mean), self.split(one), self.split(other)
+            for a, b in factor_pairs(self.names):
+                pairs = [(ones[a], ones[b]), (others[a], others[b])]
+                factors = average_products(pairs, (1 - share, share))
+                means[a].copy_(factors[0])
+                means[b].copy_(factors[1])
+        return mean
