@@ -1,8 +1,8 @@
-"""From options to objects: the one way, for segmentation and for classification.
+"""Turn options into objects: the one way, for segmentation and for classification.
 
-First a :class:`RunBuilder`: all options of a run, resolved and checked, while nothing has been read,
-downloaded or computed. Then, with what the task brings (:class:`TaskContext`), the pipeline, and only
-then a look at the source images::
+A :class:`RunBuilder` first resolves and checks all options of a run. It reads, downloads and
+computes nothing. With what the task provides (:class:`TaskContext`) it then builds the pipeline,
+and only then calibrates it on source images::
 
     plan = RunBuilder(SEGMENTATION, method="tent", reservoir="stream", seed=0)
     pipeline = plan.assemble(workplace)

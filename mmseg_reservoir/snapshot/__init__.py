@@ -27,7 +27,7 @@ def save_reservoir(
     Args:
         pipeline: A pipeline with a reservoir, of either task.
         folder: Written whole or not at all; a reservoir that is there is replaced.
-        about: How the pipeline was made, as plain JSON values: ``RunBuilder.options``. Only to be read.
+        about: How the pipeline was made, for readers: ``RunBuilder.options``, plain JSON values.
     """
     with pipeline.lock:
         return write_folder(take(pipeline, about or {}), folder)

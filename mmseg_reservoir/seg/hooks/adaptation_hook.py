@@ -28,7 +28,7 @@ from ..quiet_runner import FILE_ONLY
 from ..source_images import ConfigSource, workplace_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
-"""What a config says about adaptation; all of it goes to :class:`RunBuilder`. And ``source_images``."""
+"""The groups of a config that describe adaptation; :class:`RunBuilder` gets all of them."""
 
 
 @HOOKS.register_module()
