@@ -124,8 +124,8 @@ class CifarC(DomainSet):
         if not path.is_file():
             there = sorted(p.stem for p in self.root.glob("*.npy")) if self.root.is_dir() else []
             raise ReservoirError(
-                f"there is no {display_path(path)}; {self.root} has {', '.join(there) or 'no .npy files'}: "
-                f"{self._mend}"
+                f"there is no {display_path(path)}; {self.root} has "
+                f"{', '.join(there) or 'no .npy files'}: {self._mend}"
             )
         try:
             # What np.load calls for a map; np.load itself takes any other file for a pickle.

@@ -65,8 +65,8 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
         samples = super().load_data_list() if folder.is_dir() else []
         if not samples:
             raise ReservoirError(
-                f"no images *{self.img_suffix} below {display_path(folder)}: data_root must hold ACDC's "
-                "folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
+                f"no images *{self.img_suffix} below {display_path(folder)}: data_root must hold "
+                "ACDC's folders rgb_anon/{condition}/{split}/{sequence} and gt/..."
                 f"{minicity_hint(folder)}"
             )
         missing = [s for s in samples if not Path(s["seg_map_path"]).is_file()]

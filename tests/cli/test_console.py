@@ -7,7 +7,7 @@ import pytest
 
 from mmseg_reservoir.cli import console
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def declared():

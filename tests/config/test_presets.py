@@ -6,7 +6,7 @@ from mmengine.config import Config
 from mmseg_reservoir.config.presets import DEFAULT, PRESETS, with_preset
 from mmseg_reservoir.errors import ReservoirError
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 WITH_RESERVOIR = sorted(
     path
     for path in CONFIGS.rglob("*.py")
