@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 from benchmarks import classifiers, paired
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls.rows import choose_row
-from mmseg_reservoir.config.files import read_config
+from mmseg_reservoir.config.config_files import read_config
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = ROOT / "configs" / "cls"

@@ -28,7 +28,7 @@ from benchmarks.cifar_parts import corrupted_cifar
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls.backbones import build_backbone
 from mmseg_reservoir.cls.rows import choose_row
-from mmseg_reservoir.config.files import read_config
+from mmseg_reservoir.config.config_files import read_config
 from mmseg_reservoir.datasets.cifar_c import cifar
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -220,7 +220,7 @@ def test_wheel_and_source_distribution_are_whole(archives):
 def test_an_installed_package_finds_its_files_from_another_folder(installed, tmp_path):
     code = (
         "import json, mmseg_reservoir\n"
-        "from mmseg_reservoir.cli.command_line import find_config\n"
+        "from mmseg_reservoir.config.config_files import find_config\n"
         "from mmseg_reservoir.io.files import shipped\n"
         "from mmseg_reservoir.style.vgg import SHIPPED\n"
         "found = [mmseg_reservoir.__file__, find_config('minicity/segformer-tiny_tent.py'),\n"

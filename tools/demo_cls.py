@@ -86,7 +86,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
 
     from mmseg_reservoir.cls.rows import choose_row, row_label
     from mmseg_reservoir.cls.run import run
-    from mmseg_reservoir.config.files import read_config
+    from mmseg_reservoir.config.config_files import read_config
 
     torch.set_num_threads(1)
     path = CONFIGS / f"{row.table}.py"

@@ -20,7 +20,12 @@ from mmseg_reservoir.cli.command_line import (
     show_log,
 )
 from mmseg_reservoir.cls.rows import choose_row, row_label
-from mmseg_reservoir.config.files import import_custom_modules, read_config, set_options, warm_start
+from mmseg_reservoir.config.config_files import (
+    import_custom_modules,
+    read_config,
+    set_options,
+    warm_start,
+)
 from mmseg_reservoir.report.closing import closing_tables, tell_troubles
 
 

@@ -20,7 +20,7 @@ from mmseg_reservoir.cli.command_line import (
     parse,
     run_cli,
 )
-from mmseg_reservoir.config.files import import_custom_modules, read_config, warm_start
+from mmseg_reservoir.config.config_files import import_custom_modules, read_config, warm_start
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import make_work_dir
 from mmseg_reservoir.report.rate_choice import LR_GRID
@@ -128,7 +128,7 @@ def _seed(args: argparse.Namespace, cfg: Config) -> int:
     """Return the seed of the run: the given one, that of the state to resume, or a random one."""
     seed = (cfg.get("randomness") or {}).get("seed") if args.seed is None else args.seed
     if seed is None and args.resume is not None:
-        from mmseg_reservoir.runs import saved_seed
+        from mmseg_reservoir.runs.run_saver import saved_seed
         from mmseg_reservoir.seg.fair import rate_folder
 
         fair = args.protocol == "fair"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mmseg_reservoir.cli.command_line import KeyValue, parse, run_cli
-from mmseg_reservoir.config.files import import_custom_modules, read_config
+from mmseg_reservoir.config.config_files import import_custom_modules, read_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

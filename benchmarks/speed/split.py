@@ -59,7 +59,7 @@ def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[
             (method, "load", "check-out"),
             (pipeline.reservoir, "commit", "commit"),
             (pipeline, "_predict_together", "ensemble"),
-            (pipeline, "_settle", "care"),
+            (pipeline, "_apply_safeguards", "care"),
         ]
     good = methods_base.StepRollback
 

@@ -17,8 +17,10 @@ from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
 from ..registry import find, suggest
 from ..report.progress import StreamProgress
-from ..runs import RunSaver, run_identity, seed_generators
+from ..runs.generators import seed_generators
+from ..runs.identity import run_identity
 from ..runs.record import RunRecord, about_pipeline
+from ..runs.run_saver import RunSaver
 from ..snapshot import save_reservoir
 from ..style.encoder import weight_digest
 from .backbones import build_backbone

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ..report.progress import StreamProgress
-from ..runs import RunSaver, load_generators, save_generators
+from ..runs.generators import load_generators, save_generators
+from ..runs.run_saver import RunSaver
 from .classifier import AdaptiveClassifier
 from .stream import Stream, StreamBatch
 from .stream_results import StreamResults

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config.files import find_config, read_config
+from ..config.config_files import find_config, read_config
 from ..errors import ReservoirError
 from ..io.files import shipped, write_text
 

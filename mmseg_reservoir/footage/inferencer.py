@@ -15,7 +15,7 @@ from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 
 from ..config.builder import SEGMENTATION
-from ..config.files import merge_options, warm_start
+from ..config.config_files import merge_options, warm_start
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError
 from ..registry import suggest

@@ -18,7 +18,7 @@ from mmseg.datasets import CityscapesDataset
 from mmseg.registry import DATASETS
 from torch import nn
 
-from ..config.files import find_config, read_file
+from ..config.config_files import find_config, read_file
 from ..errors import ReservoirError
 from ..io.checkpoints import find_weights
 from ..io.files import shipped

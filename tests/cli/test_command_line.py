@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmseg_reservoir.cli.command_line import add_config_options, check_seed, parse, run_cli
-from mmseg_reservoir.config.files import find_config, import_custom_modules, read_config
+from mmseg_reservoir.config.config_files import find_config, import_custom_modules, read_config
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import shipped
 

@@ -26,8 +26,8 @@ def measured(net, source, **options):
     return alignment, forward
 
 
-def aligned_pipeline(method=Tent, router=None, handles="pixels", **options):
-    made = make_method(method, handles=handles)
+def aligned_pipeline(method=Tent, router=None, supports="pixels", **options):
+    made = make_method(method, supports=supports)
     router = OracleRouter(6) if router is None else router
     pipeline = ReservoirPipeline(
         made,
@@ -230,9 +230,9 @@ def test_gradients_reach_the_parameters_through_the_correction():
     assert not torch.equal(pipeline.reservoir.experts[1], pipeline.source)
 
 
-@pytest.mark.parametrize("handles", ["pixels", "images"])
-def test_align_moves_nothing_but_moments(handles):
-    pipeline = aligned_pipeline(Align, handles=handles)
+@pytest.mark.parametrize("supports", ["pixels", "images"])
+def test_align_moves_nothing_but_moments(supports):
+    pipeline = aligned_pipeline(Align, supports=supports)
     (dark,) = batches("dark", 1)
     first = pipeline.step(dark, domain="dark").logits
     for _ in range(5):
@@ -279,7 +279,7 @@ def test_the_published_pipeline_learns_from_batches_that_fit_no_expert():
 def test_the_expert_of_the_source_can_be_kept():
     """It predicts as the source model, and takes no part in what others learn."""
     pipeline = ReservoirPipeline(
-        make_method(handles="images"),
+        make_method(supports="images"),
         make_router("segment"),
         style,
         pooling=EvidencePooling(),

@@ -11,7 +11,7 @@ def test_flags_keep_their_names_and_order():
 
 
 def test_a_change_is_relative_to_before_and_to_the_source():
-    method = make_method(Rotta, handles="images")
+    method = make_method(Rotta, supports="images")
     space, source = method.space, method.source
     adapted, carried = source.clone(), source.clone()
     adapted[0] += 1

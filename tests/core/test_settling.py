@@ -400,7 +400,7 @@ def test_who_begins_anew_shares_nothing():
 def make_rotta():
     """Make a method whose experts carry statistics, and which updates at every batch."""
     options = dict(update_every=2, nu=0.5, alpha=0.2, augment=dict(clip=False))
-    return make_method(Rotta, handles="images", **options)
+    return make_method(Rotta, supports="images", **options)
 
 
 def test_statistics_of_an_expert_are_neither_shared_nor_scaled_nor_pulled(stream):

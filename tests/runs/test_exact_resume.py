@@ -8,7 +8,7 @@ from nested import same
 from stream_run import TINY
 
 from mmseg_reservoir.minicity import make_counts, write_dataset
-from mmseg_reservoir.runs import saved_seed
+from mmseg_reservoir.runs.run_saver import saved_seed
 
 DIGITS = TINY.parent / "cls" / "digits_convnet.py"
 CALIBRATION = Kill("mmseg_reservoir.style.vgg:StyleEncoder.forward", call=5)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from mmseg_reservoir.io.state_files import read_state, write_state
-from mmseg_reservoir.runs import load_generators, save_generators, seed_generators
+from mmseg_reservoir.runs.generators import load_generators, save_generators, seed_generators
 
 
 def draw():

@@ -7,7 +7,7 @@ import pytest
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.state_files import write_state
-from mmseg_reservoir.runs import RunSaver, saved_seed
+from mmseg_reservoir.runs.run_saver import RunSaver, saved_seed
 
 IDENTITY = {"config": {"method": "tent"}}
 

@@ -10,8 +10,9 @@ from small_reservoirs import make_pipeline, show
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.state_files import read_state, write_state
-from mmseg_reservoir.runs import RunSaver, load_generators, save_generators
+from mmseg_reservoir.runs.generators import load_generators, save_generators
 from mmseg_reservoir.runs.record import RouteRecord, RunRecord
+from mmseg_reservoir.runs.run_saver import RunSaver
 
 KINDS = ("style", "segment", "oracle")
 IDENTITY = {"seed": 0, "options": {"lr": 0.1}}

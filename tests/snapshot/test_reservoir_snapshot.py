@@ -54,7 +54,7 @@ def test_it_recognises_its_domains_at_once(kind, tmp_path):
 )
 def test_students_banks_and_fisher_come_along(method, options, tmp_path):
     def make():
-        return make_pipeline("style", method, handles="images", **options)
+        return make_pipeline("style", method, supports="images", **options)
 
     pipeline, other = make(), make()
     source = batches("clear", 3, seed=8)
@@ -71,7 +71,7 @@ def test_students_banks_and_fisher_come_along(method, options, tmp_path):
 def test_moments_that_all_experts_share_are_still_shared(tmp_path):
     def make():
         options = {"published_momentum": True, "margin": 9.0}
-        return make_pipeline("style", Sar, handles="images", **options)
+        return make_pipeline("style", Sar, supports="images", **options)
 
     pipeline, other = make(), make()
     show(pipeline, ["clear", "dark"])

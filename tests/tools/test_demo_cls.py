@@ -70,7 +70,7 @@ def test_every_method_for_images_takes_part():
         for n, c in table("method").items()
         if c.__module__.startswith("mmseg_reservoir.methods")
     }
-    assert used == {name for name, cls in ours.items() if "images" in cls.handles}
+    assert used == {name for name, cls in ours.items() if "images" in cls.supports}
 
 
 def test_the_configs_use_the_shipped_style_filters():

@@ -9,7 +9,9 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from ...errors import ReservoirError
-from ...runs import RunSaver, load_generators, run_identity, save_generators
+from ...runs.generators import load_generators, save_generators
+from ...runs.identity import run_identity
+from ...runs.run_saver import RunSaver
 from ...style.encoder import weight_digest
 from ..loop import RecurringTestLoop
 from .results_hook import ResultsHook
