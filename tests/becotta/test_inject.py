@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.registry import MODELS
+from mmseg.registry import MODELS
 from torch import nn
 
 from mmseg_reservoir.becotta import LowRankExperts, inject, remove, select_becotta
