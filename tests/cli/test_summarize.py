@@ -4,7 +4,7 @@ import pytest
 from run_records import record, write
 from stream_run import run, seeded_reservoir
 
-from tools import summarize
+from mmseg_reservoir.cli import summarize
 
 
 def test_prints_and_writes_what_it_finds(tmp_path, capsys):

@@ -3,7 +3,7 @@ import builtins
 import pytest
 from run_records import record, rich_record, write
 
-from tools import report
+from mmseg_reservoir.cli import report
 
 
 def test_a_page_beside_the_first_run(tmp_path, capsys):
