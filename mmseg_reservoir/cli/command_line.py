@@ -26,7 +26,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         text, default = action.help or "", action.default
         if "default" in text or not isinstance(default, (list, int, float, str, PurePath)):
             return text
-        if isinstance(default, bool) or default in ([], argparse.SUPPRESS):
+        if isinstance(default, bool) or default in ([], "", argparse.SUPPRESS):
             return text
         words = map(str, default) if isinstance(default, list) else [str(default)]
         return f"{text} (default: {' '.join(words)})".strip()
