@@ -51,12 +51,12 @@ PHRASES = {
     r"of (one's|ones|your|its|their|his) own": "custom, your, separate",
     r"at hand": "available",
     r"becom(es?|ing) of|(is|are) made of": "(name the thing)",
-    r"(has|have|does|is|are) (them|it) not|(is|are) (?-i:none)|knows? [\w-]+ alone": "does not, only",
+    r"(has|have|does|is|are) (them|it) not|(is|are) (?-i:none)|knows? [\w-]+ alone": "not, only",
     r"who|whose": "which, its",
     r"look(s|ed|ing)? at (the )?source": "calibrate, measure",
     r"wish(es|ed)?|fulfil(l|s|led)?": "option, request",
-    r"\w*(behaviour|colour|centre|licence|labell|cancelled|neighbour|favour)\w*": "American spelling",
-    r"\w*(alis|nis|mis|imis|ogn?is|aris|oris|eris|etis|otis)(e|ed|es|ing|ation)": "American spelling",
+    r"\w*(behaviour|colour|centre|licence|labell|cancelled|neighbour|favour)\w*": "American",
+    r"\w*(alis|nis|mis|imis|ogn?is|aris|oris|eris|etis|otis)(e|ed|es|ing|ation)": "American",
 }
 """What no line has, and what to write instead."""
 NAMES = {
