@@ -1,4 +1,4 @@
-"""EfficientViT: the bundled checkpoint gives the logits that were recorded of the authors' layout."""
+"""EfficientViT: the bundled checkpoint's logits are those of the authors' layout."""
 
 import pytest
 import torch
