@@ -80,7 +80,7 @@ class Residual(nn.Module):
 class LinearAttention(nn.Module):
     """Multi-scale attention whose cost grows linearly with the pixels (Sec. 3.1 of the paper).
 
-    With ``phi = ReLU``, a pixel's output is ``sum_j v_j (phi(k_j) . phi(q)) / sum_j phi(k_j) . phi(q)``.
+    Pixel ``i`` gets ``sum_j v_j w_ij / sum_j w_ij`` with ``w_ij = relu(k_j) . relu(q_i)``.
 
     Args:
         channels: Channels of input and output.
