@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ReservoirError
 from ..report.progress import StreamProgress
-from ..report.timeline import timeline
+from ..report.routes import timeline
 from ..runs.stop_signals import StopSignals
 from .command_line import Verb
 from .options import add_footage_options, share

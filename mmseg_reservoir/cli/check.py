@@ -20,7 +20,7 @@ from rich.progress import track
 
 from ..datasets import LAYOUTS
 from ..datasets.check.checks import check_all
-from ..datasets.check.outcome import show, summarise
+from ..datasets.check.report import show, summarize
 from ..datasets.check.survey import check_root, list_files, read_files
 from ..io.files import write_text
 from .command_line import Verb
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         disable=not progress.is_terminal,
     ):
         pass
-    summary = summarise(survey, check_all(survey))
+    summary = summarize(survey, check_all(survey))
     show(summary, Console(), args.examples)
     if args.json is not None:
         write_text(args.json, json.dumps(summary, indent=1) + "\n")

@@ -17,7 +17,7 @@ from ..config.config_files import (
     set_options,
     warm_start,
 )
-from ..report.closing import closing_tables, tell_troubles
+from ..report.closing import closing_tables, run_warnings
 from .command_line import Verb, show_log, warn
 from .options import add_test_options, check_seed
 
@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> None:
     folder = options["work_dir"]
     results = run_stream(options, folder, **written, resume=args.resume, overwrite=args.overwrite)
     print(closing_tables(results, warn))
-    tell_troubles(results, warn)
+    for warning in run_warnings(results):
+        warn(warning)
     print(f"Results are in {Path(folder) / 'results.json'} and .csv")
 
 

@@ -109,7 +109,7 @@ def run_all(
     # mmengine imports it. At its first import it writes a cache, which two processes at once break.
     import yapf  # noqa: F401
 
-    from ..report.runs_progress import Position, RunsProgress
+    from ..report.progress import Position, RunsProgress
 
     waiting = list(reversed(chosen.items()))
     running: dict[str, Running] = {}
@@ -154,8 +154,8 @@ def truth_of(image: Path) -> Path:
 
 def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Path) -> list[Path]:
     """Save picture, plot and page; return their files, the first one to look at first."""
-    from ..report.comparison import plot_comparison
-    from ..report.frame_comparison import hard_frame, plot_frames
+    from ..report.charts import plot_comparison
+    from ..report.frames import hard_frame, plot_frames
     from ..report.page.document import write_page
     from ..report.shown_run import load_runs
 
@@ -190,7 +190,7 @@ def run(args: argparse.Namespace) -> None:
     # Not above: processes that draw MiniCity import this file and need none of these.
     from ..io.files import write_text
     from ..minicity import write_dataset
-    from ..report.comparison import comparison_table, last_visit_table
+    from ..report.tables import comparison_table, last_visit_table
     from ..style.vgg import SHIPPED
 
     start, out = time.monotonic(), args.out.resolve()

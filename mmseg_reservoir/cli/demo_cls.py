@@ -63,7 +63,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
         only: Rows, such as ``tent``; None for all.
     """
     from ..registry import choose
-    from ..report.error_rates import PLUG_INS_BY_NAME
+    from ..report.charts import PRESET_SUFFIXES
 
     known = {method: method for _, methods in NETS.values() for method in methods.values()}
     for method in only or []:
@@ -77,7 +77,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
             preset = "robust" if method == "align" else None
             runs[f"{net}: {name}"] = Run(table, method, preset)
             if method in PLUG_INS:
-                for ending, plug_in in PLUG_INS_BY_NAME.items():
+                for ending, plug_in in PRESET_SUFFIXES.items():
                     runs[f"{net}: {name}{ending}"] = Run(table, method, plug_in)
     return runs
 
@@ -151,7 +151,8 @@ def run(args: argparse.Namespace) -> None:
     """Run the demonstration."""
     # Threads of several processes on the same cores only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from ..report.error_rates import error_table, plot_errors
+    from ..report.charts import plot_errors
+    from ..report.tables import error_table
     from ..style.vgg import SHIPPED
 
     start = time.monotonic()

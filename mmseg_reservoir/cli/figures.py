@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from ..errors import ReservoirError
 from ..io.files import write_figure
-from ..report.paper_figures import (
+from ..report.charts import (
     assignment_figure,
     domain_count_figure,
     memory_figure,
     sensitivity_figure,
     style_figure,
 )
-from ..report.sensitivity import OPTIONS, sweep
 from ..report.shown_run import ShownRun, load_runs
+from ..report.summary import OPTIONS, sweep
 from ..runs.style_sample import FILE
 from .command_line import Verb
 from .options import share
