@@ -1,4 +1,4 @@
-"""Runs tools/test_tta.py on a small MiniCity, for tests."""
+"""Runs ``reservoir test`` on a small MiniCity, for tests."""
 
 from __future__ import annotations
 

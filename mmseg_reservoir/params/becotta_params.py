@@ -28,7 +28,7 @@ def becotta_params(
     Args:
         model: A SegFormer of mmseg.
         variant: As in :func:`inject`; by default that of the file, or S where there is none.
-        weights: What ``tools/warmup.py`` wrote. None: no warm-up; the mixtures start as the
+        weights: What ``reservoir warmup`` wrote. None: no warm-up; the mixtures start as the
             identity and all images go to the same gate, which makes it a plain adapter method.
         under: Name of the model's backbone.
         blend: See :class:`BecottaParts`.
