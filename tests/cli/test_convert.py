@@ -100,7 +100,7 @@ def test_wrong_files_are_named(capsys, source, tmp_path, tiny_model):
     torch.save({**imagenet, "head.weight": torch.zeros(1000, 64)}, wrong)
     assert "a backbone alone, such as the ImageNet weights" in fail(capsys, wrong, out)
     torch.save({"state_dict": tiny_model.state_dict()}, wrong)
-    assert "needs no conversion: give it to .reservoir test. as it is" in fail(capsys, wrong, out)
+    assert "needs no conversion: give it to 'reservoir test' as it is" in fail(capsys, wrong, out)
     line = fail(capsys, wrong, out, "--layout", "nvlabs")
     assert "the checkpoint's layout is mmseg0" in line
     line = fail(capsys, source, out, "--layout=mmseg0")
