@@ -21,7 +21,7 @@ from .options import share
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ..datasets.base import LabelledImages
+    from ..datasets.base import LabeledImages
 
 RECIPES: dict[str, Mapping[str, Any]] = {
     "digits_convnet": {"epochs": 12, "lr": 3e-3, "batch_size": 64, "shift": 3},
@@ -30,7 +30,7 @@ RECIPES: dict[str, Mapping[str, Any]] = {
 """Arguments of :func:`train` by the name of the network."""
 
 
-def train_net(name: str, data: LabelledImages, **changes: Any) -> nn.Module:
+def train_net(name: str, data: LabeledImages, **changes: Any) -> nn.Module:
     """Train a network by its recipe with ``changes``."""
     import torch
 
@@ -46,7 +46,7 @@ def train_net(name: str, data: LabelledImages, **changes: Any) -> nn.Module:
 
 def train(
     net: nn.Module,
-    data: LabelledImages,
+    data: LabeledImages,
     epochs: int,
     lr: float,
     batch_size: int = 64,
@@ -81,7 +81,7 @@ def train(
     net.eval()
 
 
-def error(net: Callable[[Tensor], Tensor], data: LabelledImages) -> float:
+def error(net: Callable[[Tensor], Tensor], data: LabeledImages) -> float:
     """Return the percentage of images that a network gets wrong."""
     import torch
 

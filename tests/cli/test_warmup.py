@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from mmseg_reservoir.becotta.store import read_meta
 from mmseg_reservoir.cli.warmup import load_config, main
-from mmseg_reservoir.params.becotta_params import becotta_params
+from mmseg_reservoir.params.selections import becotta_params
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs/minicity/segformer-tiny_becotta_warmup.py"
