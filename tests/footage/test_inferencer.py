@@ -138,7 +138,7 @@ def test_entropies_that_nobody_reads_are_not_computed(minicity, monkeypatch):
         raise AssertionError("no frame result has it")
 
     for name in ("entropy", "marginal_entropy"):
-        monkeypatch.setattr(f"mmseg_reservoir.seg.segmentor.{name}", fail)
+        monkeypatch.setattr(f"mmseg_reservoir.core.outcome.{name}", fail)
     image = next(minicity.glob("rgb_anon/fog/train/*/*.png"))
     (frame,) = ReservoirInferencer(TENT, reservoir=None)(image)
     assert frame.labels.shape == (128, 256)
