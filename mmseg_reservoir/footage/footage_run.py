@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
+from ..live.worker import LiveFrame, StreamInfo
 from ..runs.generators import load_generators, save_generators
 from ..runs.identity import check_identity
 from ..runs.record import strict_json
 from ..runs.state_folder import StateFolder
 from ..runs.work_dir import locked
 from ..style.encoder import weight_digest
-from .frame_source import FrameSource
+from .frame_source import FrameResult, FrameSource
 from .frame_writer import STREAM, FrameWriter
-from .inferencer import FrameResult, ReservoirInferencer
+from .inferencer import ReservoirInferencer
 
 _KIND = "footage"
 
@@ -153,3 +154,49 @@ class FootageRun:
         self._position = dict(state["position"])
         self._begun = True
         return {"lines": self.count, "segments": self._position["segments"]}
+
+
+class LiveFootage:
+    """A run as the live page shows it: a `LiveStream`.
+
+    Args:
+        run: The run.
+        results: Its results.
+    """
+
+    def __init__(self, run: FootageRun, results: Iterable[FrameResult]) -> None:
+        self.run, self.results = run, results
+        meta = run.inferencer.dataset_meta
+        classes = dict(zip(meta["classes"], meta["palette"], strict=False))
+        self.info = StreamInfo(run.frames.name, run.frames.total, classes)
+
+    def __iter__(self) -> Iterator[LiveFrame]:
+        return map(self._live_frame, self.results)
+
+    def _live_frame(self, frame: FrameResult) -> LiveFrame:
+        return LiveFrame(
+            frame.image,
+            self.run.writer.overlay(frame),
+            expert=frame.expert,
+            k=frame.k,
+            opened=frame.opened,
+            number=frame.index // self.run.frames.every + 1,
+            confidence=float(frame.confidence.mean()),
+            state=self.run.inferencer.expert_state(frame.expert),
+        )
+
+    def stop(self) -> None:
+        """End the stream after the current frame."""
+        self.run.frames.stop()
+
+    def pause(self, paused: bool) -> None:
+        """Stop or resume the adaptation."""
+        self.run.inferencer.freeze(paused)
+
+    def reset(self, expert: int) -> None:
+        """Reset an expert to the source."""
+        self.run.inferencer.reset(expert)
+
+    def save(self, folder: Path) -> None:
+        """Save the reservoir."""
+        self.run.inferencer.save(folder)

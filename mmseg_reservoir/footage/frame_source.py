@@ -1,4 +1,4 @@
-"""What a source of frames is."""
+"""Frames, the results for them, and where frames come from."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from ..core.outcome import Outcome
 from ..errors import ReservoirError
 
 _logger = logging.getLogger(__name__)
@@ -29,6 +31,52 @@ class InputFrame:
     name: str
     index: int
     image: np.ndarray
+
+
+@dataclass(frozen=True)
+class FrameResult(InputFrame):
+    """A frame with its prediction, and a view of the `Outcome` of the pipeline.
+
+    Args:
+        labels: Class of each pixel, ``(H, W)``, uint8, at the size of the frame.
+        confidence: Probability of that class, ``(H, W)``, float32.
+        outcome: Result of the pipeline, without logits.
+    """
+
+    labels: np.ndarray
+    confidence: np.ndarray
+    outcome: Outcome
+
+    @property
+    def expert(self) -> int:
+        """Index of the expert that predicted and adapted."""
+        return self.outcome.expert
+
+    @property
+    def k(self) -> int:
+        """Number of experts."""
+        return self.outcome.k
+
+    @property
+    def opened(self) -> bool:
+        """Whether this frame opened a domain."""
+        return self.outcome.opened
+
+    @property
+    def weight(self) -> float:
+        """Weight of the expert in the prediction."""
+        return self.outcome.weight
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of adaptation and prediction."""
+        return self.outcome.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the line of a stream stores of the frame."""
+        names = ("name", "index", "expert", "k", "opened", "weight", "seconds")
+        line = {name: getattr(self, name) for name in names}
+        return {**line, "mean_confidence": float(self.confidence.mean())}
 
 
 class FrameSource(ABC):

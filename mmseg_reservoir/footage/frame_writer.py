@@ -25,7 +25,7 @@ from ..seg.label_images import (
     write_image,
 )
 from ..seg.model_loading import is_cityscapes
-from .inferencer import FrameResult
+from .frame_source import FrameResult
 from .video_codec import check_codec, find_codec
 
 _logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class FrameWriter:
             map = np.round(255 * frame.confidence).astype(np.uint8)
             write_image(self.folder / "confidence" / f"{frame.name}.png", map)
         self._write_line(
-            {**_told(frame), "below_confidence": float(np.mean(sure == NO_LABEL)), **more}
+            {**frame.to_json(), "below_confidence": float(np.mean(sure == NO_LABEL)), **more}
         )
 
     def overlay(self, frame: FrameResult) -> np.ndarray:
@@ -289,10 +289,3 @@ def _keep_lines(path: Path, lines: int) -> None:
     if path.exists():
         kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
         write_text(path, "".join(kept))
-
-
-def _told(frame: FrameResult) -> dict[str, Any]:
-    """What a line says of a frame."""
-    arrays = ("image", "labels", "confidence")
-    plain = {name: value for name, value in vars(frame).items() if name not in arrays}
-    return {**plain, "mean_confidence": float(frame.confidence.mean())}

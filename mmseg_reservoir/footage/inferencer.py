@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mmengine.dataset import pseudo_collate
 
 from ..config.builder import SEGMENTATION
 from ..config.config_files import merge_options, warm_start
+from ..core.outcome import NO_PREDICTION
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError
 from ..registry import suggest
@@ -27,8 +29,7 @@ from ..seg.segmentor import AdaptiveSegmentor
 from ..seg.source_images import workplace_of
 from ..snapshot import load_reservoir, read_folder, save_reservoir
 from ..style.shipped_styles import misfit, with_cityscapes_styles
-from .frame_result import FrameResult
-from .frame_source import InputFrame
+from .frame_source import FrameResult, InputFrame
 from .frames import open_frames
 
 _logger = logging.getLogger(__name__)
@@ -176,16 +177,10 @@ class ReservoirInferencer:
         sample = self.model.test_step(data)[0]
         confidence = sample.seg_logits.data.float().softmax(dim=0).amax(dim=0)
         return FrameResult(
-            name=frame.name,
-            index=frame.index,
-            image=frame.image,
+            **vars(frame),
             labels=sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8),
             confidence=confidence.cpu().numpy(),
-            expert=sample.outcome.expert,
-            k=sample.outcome.k,
-            opened=sample.outcome.opened,
-            weight=sample.outcome.weight,
-            seconds=sample.outcome.seconds,
+            outcome=replace(sample.outcome, logits=NO_PREDICTION),
         )
 
     def _transformed(self, frame: InputFrame) -> dict[str, Any]:

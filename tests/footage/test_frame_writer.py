@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from file_size import limited
 from mmseg.datasets import CityscapesDataset
+from small_outcomes import make_outcome
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.footage import FrameResult, frame_writer, video_codec
@@ -27,11 +28,7 @@ def result(index=0, size=(16, 32), name=None):
         image=np.full((*size, 3), 100, np.uint8),
         labels=labels,
         confidence=np.where(labels == 0, 0.9, 0.4).astype(np.float32),
-        expert=index % 2,
-        k=2,
-        opened=index == 1,
-        weight=1.0,
-        seconds=0.5,
+        outcome=make_outcome(expert=index % 2, k=2, opened=index == 1, seconds=0.5),
     )
 
 
