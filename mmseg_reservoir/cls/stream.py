@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from ..datasets.base import DomainSet
 from ..errors import ReservoirError
+from ..io.files import digest
 from . import orders
 
 SHUFFLES = ("once", "visit", "never")
@@ -128,7 +128,7 @@ class Stream(ABC):
 
         The ``manifests`` are hashes over the images of every domain.
         """
-        digest = hashlib.sha256()
+        order: list[bytes] = []
         images = batches = 0
         manifests: dict[str, str] = {}
         for step in self.plan():
@@ -136,8 +136,7 @@ class Stream(ABC):
             if name not in manifests:
                 manifests[name] = self._images(step.domain, step.severity).manifest()
             heading = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
-            digest.update(heading.encode("utf-8"))
-            digest.update(np.asarray(step.indices, "<i8").tobytes())
+            order += [heading.encode("utf-8"), np.asarray(step.indices, "<i8").tobytes()]
             images += len(step.indices)
             batches += 1
         return {
@@ -151,7 +150,7 @@ class Stream(ABC):
             **self._options(),
             "batches": batches,
             "images": images,
-            "order": digest.hexdigest(),
+            "order": digest(order),
             "manifests": manifests,
             "data": self.data.describe(),
         }
