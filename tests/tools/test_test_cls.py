@@ -53,7 +53,7 @@ def test_a_row_of_ones_own_stands_beside_what_its_metafile_says(tmp_path, capsys
     command = [config, "--method=mine", f"--work-dir={tmp_path}", *SMALL]
     assert test_cls.main([str(word) for word in command]) == 0
     out = capsys.readouterr().out
-    assert "beside the published row 'Mine'" in out
+    assert "compared with the published row 'Mine'" in out
     assert "12.34" in out
 
 
