@@ -14,7 +14,7 @@ from PIL import Image
 
 from ..errors import ReservoirError
 from ..io.files import display_path
-from .base import LabelledImages
+from .base import LabeledImages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,7 @@ class Preprocess:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
         except Exception as error:
             raise ReservoirError(
-                f"{name or file} cannot be decoded ({error}): run tools/check_dataset.py on the "
+                f"{name or file} cannot be decoded ({error}): run 'reservoir check' on the "
                 "data set to find all such files"
             ) from error
         pixels = np.array(self._cropped(resized, str(name or file)))
@@ -80,7 +80,7 @@ class Preprocess:
         return image.crop((left, top, left + self.crop, top + self.crop))
 
 
-class FileImages(LabelledImages):
+class FileImages(LabeledImages):
     """Files that are decoded when they are read; names are relative to the root."""
 
     def __init__(
@@ -88,7 +88,7 @@ class FileImages(LabelledImages):
     ) -> None:
         if not names:
             raise ReservoirError(
-                f"there are no images in {display_path(root)}: run tools/check_dataset.py on it"
+                f"there are no images in {display_path(root)}: run 'reservoir check' on it"
             )
         self.root = Path(root)
         self.names = list(names)
