@@ -125,7 +125,8 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "calibrate on these images of the source domain",
     },
     "--labels": {
-        "choices": ("trainids", "labelids", "colours"),
+        "choices": ("trainids", "labelids", "colors"),
+        "type": lambda word: "colors" if word == "colours" else word,  # old name
         "help": "write labels and frames in ACDC's folders, ready to train on",
     },
     "--save-every": {"type": at_least(1), "metavar": "N", "help": "save the state every N frames"},

@@ -180,7 +180,7 @@ def test_ids_of_cityscapes_are_for_its_classes(tmp_path):
         with pytest.raises(ReservoirError, match=f"the model has {told}: write 'trainids'"):
             FrameWriter(tmp_path, "drive", PALETTE, classes, labels="labelids")
     assert not list(tmp_path.iterdir())
-    for kind in ("trainids", "colours"):
+    for kind in ("trainids", "colors"):
         FrameWriter(tmp_path, "drive", PALETTE[:5], CLASSES[:5], labels=kind)
 
 
@@ -200,8 +200,9 @@ def test_labels_below_the_confidence_are_255(tmp_path, kind, suffix, road, car, 
     assert line["below_confidence"] == (0.5 if least else 0.0)
 
 
-def test_labels_in_colours(tmp_path):
-    write(tmp_path, [result()], shown="none", labels="colours", min_confidence=0.5)
+@pytest.mark.parametrize("labels", ["colors", "colours"])
+def test_labels_in_colors(tmp_path, labels):
+    write(tmp_path, [result()], shown="none", labels=labels, min_confidence=0.5)
     label = cv2.imread(str(next(tmp_path.rglob("*_gt_labelColor.png"))))
     assert label[0, 0].tolist() == [128, 64, 128]
     assert label[0, -1].tolist() == [0, 0, 0]

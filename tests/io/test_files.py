@@ -29,7 +29,7 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
 
 def test_shipped_files():
     assert shipped("configs/_base_").is_dir()
-    with pytest.raises(ReservoirError, match=r"nothing\.py should have come with .* install it"):
+    with pytest.raises(ReservoirError, match=r"nothing\.py is missing, .* install mmseg"):
         shipped("configs/nothing.py")
 
 
