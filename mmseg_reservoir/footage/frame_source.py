@@ -118,7 +118,7 @@ class FrameSource(ABC):
     def __iter__(self) -> Iterator[InputFrame]: ...
 
     def stop(self) -> None:
-        """End the stream instead of waiting for a frame; any thread or signal handler may call it."""
+        """End the stream; any thread or signal handler may call it."""
         self.stopping.set()
 
     def since(self, index: int) -> Iterator[InputFrame]:
