@@ -5,7 +5,6 @@ import cv2
 import numpy as np
 import pytest
 from file_size import limited
-from mmseg.datasets import CityscapesDataset
 from small_outcomes import make_outcome
 
 from mmseg_reservoir.errors import ReservoirError
@@ -14,7 +13,7 @@ from mmseg_reservoir.footage.frame_writer import FrameWriter, count_frames
 from mmseg_reservoir.seg import ACDCDataset
 from mmseg_reservoir.seg.label_images import draw_key, overlay
 
-CLASSES, PALETTE = (CityscapesDataset.METAINFO[key] for key in ("classes", "palette"))
+CLASSES, PALETTE = (ACDCDataset.METAINFO[key] for key in ("classes", "palette"))
 PIPELINE = [dict(type=name) for name in ("LoadImageFromFile", "LoadAnnotations", "PackSegInputs")]
 
 
