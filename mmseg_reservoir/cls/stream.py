@@ -183,6 +183,7 @@ class Stream(ABC):
 
 
 def check_numbers(**numbers: int) -> None:
+    """Refuse any value that is not a whole number of 1 or more."""
     for name, value in numbers.items():
         if not isinstance(value, int) or value < 1:
             raise ReservoirError(f"{name} must be a whole number, 1 or more, got {value!r}")

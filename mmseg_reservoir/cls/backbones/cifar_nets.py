@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -98,6 +97,15 @@ class ResNeXtBlock(nn.Module):
         return F.relu(shortcut + self.bn_expand(self.conv_expand(x)))
 
 
+def _resnext_stage(
+    count: int, inputs: int, planes: int, groups: int, base: int, stride: int
+) -> nn.Sequential:
+    outputs = planes * EXPANSION
+    first = ResNeXtBlock(inputs, planes, groups, base, stride)
+    rest = [ResNeXtBlock(outputs, planes, groups, base, 1) for _ in range(count - 1)]
+    return nn.Sequential(first, *rest)
+
+
 class CifarResNeXt(nn.Module):
     """ResNeXt-``depth`` (Xie et al., CVPR 2017); AugMix's has 6.90 M parameters for 100 classes.
 
@@ -125,18 +133,13 @@ class CifarResNeXt(nn.Module):
         count, rest = divmod(depth - 2, 9)
         if rest or count < 1:
             raise ReservoirError(f"depth must be 11, 20, 29, 38, ..., got {depth}")
-        # Not in the state: only some checkpoints have them.
-        self.register_buffer("mean", torch.tensor(float(mean)), persistent=False)
-        self.register_buffer("std", torch.tensor(float(std)), persistent=False)
+        self.mean, self.std = mean, std
         self.conv_1_3x3 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
         self.bn_1 = nn.BatchNorm2d(64)
-        inputs = 64
-        for number, (planes, stride) in enumerate(((64, 1), (128, 2), (256, 2)), start=1):
-            blocks = [ResNeXtBlock(inputs, planes, groups, base, stride)]
-            inputs = planes * EXPANSION
-            blocks += [ResNeXtBlock(inputs, planes, groups, base, 1) for _ in range(count - 1)]
-            self.add_module(f"stage_{number}", nn.Sequential(*blocks))
-        self.classifier = nn.Linear(inputs, classes)
+        self.stage_1 = _resnext_stage(count, 64, 64, groups, base, stride=1)
+        self.stage_2 = _resnext_stage(count, 256, 128, groups, base, stride=2)
+        self.stage_3 = _resnext_stage(count, 512, 256, groups, base, stride=2)
+        self.classifier = nn.Linear(256 * EXPANSION, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         x = F.relu(self.bn_1(self.conv_1_3x3((images - self.mean) / self.std)))

@@ -15,6 +15,9 @@ from .weights import load_weights
 class Normalized(nn.Module):
     """A network with its normalization, so that every backbone takes images in [0, 1]."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, net: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         self.net = net
@@ -48,8 +51,8 @@ def timm_backbone(
     pretrained_classes = net.pretrained_cfg.get("num_classes")
     if pretrained and pretrained_classes != classes:  # timm would keep a random classifier
         raise ReservoirError(
-            f"the weights of {name!r} are for {pretrained_classes} classes, not for {classes}: give "
-            "checkpoint=PATH with weights of a net that was trained on these"
+            f"the weights of {name!r} are for {pretrained_classes} classes, not for {classes}: "
+            "give checkpoint=PATH with weights of a net that was trained on these"
         )
     if checkpoint is not None:
         load_weights(net, checkpoint)
