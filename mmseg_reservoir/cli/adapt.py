@@ -25,7 +25,7 @@ from ..report.progress import StreamProgress
 from ..report.routes import timeline
 from ..runs.stop_signals import StopSignals
 from .command_line import Verb
-from .options import add_footage_options, share
+from .options import FOOTAGE, option, shared, switch
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
     from ..footage.footage_run import FootageRun
@@ -33,62 +33,6 @@ if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "input",
-        nargs="*",
-        help="folder, image, glob, video file, camera number, or address of a stream (rtsp://...); "
-        "several are read one after the other",
-    )
-    share(parser, "--model")
-    add_footage_options(parser)
-    share(parser, "--out", help="write results here (default: work_dirs/adapt/INPUT, numbered)")
-    share(parser, "--save-every", default=300)
-    parser.add_argument("--no-adapt", action="store_true", help="only predict")
-    parser.add_argument(
-        "--overlay",
-        choices=("video", "frames", "none"),
-        default="video",
-        help="draw the labels over the frames: as a video, as images, or not at all",
-    )
-    parser.add_argument(
-        "--codec",
-        metavar="CODE",
-        help="write the video with this codec, such as mp4v, which is fast but not played by "
-        "browsers (default: VP9 or H.264)",
-    )
-    parser.add_argument(
-        "--segment",
-        type=int,
-        default=300,
-        metavar="N",
-        help="write N frames per video file; a saved state also ends a file",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume a killed run in --out (default: the newest folder of this input)",
-    )
-    parser.add_argument(
-        "--min-confidence",
-        type=float,
-        default=0.0,
-        metavar="P",
-        help="write label 255 where the confidence is below P, 0 to 1",
-    )
-    parser.add_argument("--confidence", action="store_true", help="write maps of confidence")
-    parser.add_argument(
-        "--serve",
-        nargs="?",
-        type=int,
-        const=8000,
-        metavar="PORT",
-        help="show the run in the browser, on this machine only; 0 takes a free port "
-        "(default: 8000)",
-    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -208,7 +152,7 @@ def _report(footage: FootageRun) -> None:
 
 
 def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
-    """Reserve the port of the live page; without a port there is none."""
+    """Reserve the port of the live page; return None without a port."""
     if port is None:
         return nullcontext()
     try:
@@ -242,4 +186,50 @@ def _default_folder(folder: Path, resume: bool) -> Path:
     return folder.with_name(f"{folder.name}_{len(used) + 1}") if used else folder
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    run,
+    option(
+        "input",
+        "folder, image, glob, video file, camera number, or address of a stream (rtsp://...); "
+        "several are read one after the other",
+        nargs="*",
+    ),
+    "--model",
+    *FOOTAGE,
+    shared("--out", help="write results here (default: work_dirs/adapt/INPUT, numbered)"),
+    shared("--save-every", default=300),
+    switch("--no-adapt", "only predict"),
+    option(
+        "--overlay",
+        "draw the labels over the frames: as a video, as images, or not at all",
+        choices=("video", "frames", "none"),
+        default="video",
+    ),
+    option(
+        "--codec CODE",
+        "write the video with this codec, such as mp4v, which is fast but not played by browsers "
+        "(default: VP9 or H.264)",
+    ),
+    option(
+        "--segment N",
+        "write N frames per video file; a saved state also ends a file",
+        type=int,
+        default=300,
+    ),
+    switch("--resume", "resume a killed run in --out (default: the newest folder of this input)"),
+    option(
+        "--min-confidence P",
+        "write label 255 where the confidence is below P, 0 to 1",
+        type=float,
+        default=0.0,
+    ),
+    switch("--confidence", "write maps of confidence"),
+    option(
+        "--serve PORT",
+        "show the run in the browser, on this machine only; 0 takes a free port (default: 8000)",
+        nargs="?",
+        type=int,
+        const=8000,
+    ),
+)

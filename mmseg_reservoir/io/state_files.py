@@ -108,7 +108,7 @@ def read_state(path: str | os.PathLike) -> tuple[Any, dict[str, Any]]:
 
 
 def _read_fields(path: Path, data: bytes) -> dict[str, str]:
-    """Return the metadata of a state whose digest matches."""
+    """Return the metadata of a state if its digest matches."""
     try:
         (length,) = struct.unpack_from("<Q", data)
         head = data[8 : 8 + length]
