@@ -175,7 +175,7 @@ def test_a_codec_may_be_named(tmp_path):
 
 
 def test_ids_of_cityscapes_are_for_its_classes(tmp_path):
-    for classes, told in ((CLASSES[:5], "5 classes of its own"), (None, "unknown classes")):
+    for classes, told in ((CLASSES[:5], "5 other classes"), (None, "unknown classes")):
         with pytest.raises(ReservoirError, match=f"the model has {told}: write 'trainids'"):
             FrameWriter(tmp_path, "drive", PALETTE, classes, labels="labelids")
     assert not list(tmp_path.iterdir())
