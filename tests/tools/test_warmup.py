@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from mmseg_reservoir.becotta.store import read_meta
-from mmseg_reservoir.params.becotta_params import becotta_params
+from mmseg_reservoir.params.selections import becotta_params
 from tools.warmup import load_config, main, parse_args
 
 ROOT = Path(__file__).parents[2]

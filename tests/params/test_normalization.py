@@ -7,8 +7,13 @@ from small_net import make_classifier
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.params.norm_statistics import read_batch_share, set_batch_share
-from mmseg_reservoir.params.normalisation import BlendedBatchNorm, learning, use_batch_statistics
+from mmseg_reservoir.params.normalization import (
+    BlendedBatchNorm,
+    learning,
+    read_batch_share,
+    set_batch_share,
+    use_batch_statistics,
+)
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1
 
@@ -167,7 +172,9 @@ class NormWithActivation(nn.BatchNorm2d):
 
 def test_a_layer_that_does_more_than_normalise_is_refused():
     net = nn.Sequential(nn.BatchNorm2d(3), nn.Sequential(NormWithActivation(3)))
-    with pytest.raises(ReservoirError, match=r"cannot replace 1\.0: NormWithActivation has a forw"):
+    with pytest.raises(
+        ReservoirError, match=r"cannot replace 1\.0: NormWithActivation has a custom forw"
+    ):
         set_batch_share(net, 0.5)
     assert type(net[0]) is nn.BatchNorm2d  # and the net is as it was
     set_batch_share(net, 1.0)
