@@ -18,7 +18,7 @@ test_dataloader = dict(
     ),
 )
 test_evaluator = dict(type="IoUMetric", iou_metrics=["mIoU"])
-# Unlabelled images of the source domain, from which the reservoir learns what is not new.
+# Unlabeled images of the source domain, by which the reservoir recognizes what is new.
 source_images = dict(
     data_root=f"{data_root}/rgb_anon/clear/train", img_suffix="_rgb_anon.png", num_images=400
 )
