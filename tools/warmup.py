@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mmseg_reservoir.cli.command_line import KeyValue, parse, run_cli
 from mmseg_reservoir.config.config_files import import_custom_modules, read_config
-from mmseg_reservoir.config.schema import construct, without_scope
+from mmseg_reservoir.config.schema import without_scope
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.registry import construct
 
 if TYPE_CHECKING:
     from mmengine.config import Config

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ..config.builder import CLASSIFICATION, RunBuilder
-from ..config.schema import Options, check_options, parameters_of, pick
+from ..config.schema import Options, pick
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
-from ..registry import find, suggest
+from ..registry import check_options, find, parameters_of, suggest
 from ..report.progress import StreamProgress
 from ..runs.generators import seed_generators
 from ..runs.identity import run_identity
@@ -160,7 +160,7 @@ def check_all(config: Options, seed: int) -> RunBuilder:
     """
     plan = RunBuilder(CLASSIFICATION, **_adaptation(config), seed=seed)
     pick("data", config["data"], "data")
-    pick("stream", config["stream"], "stream", default="csc", given=("data",))
+    pick("stream", config["stream"], "stream", default="csc", injected=("data",))
     check_options(RunSaver, config.get("saving") or {}, "saving", _NOT_SAVING)
     if config.get("source_images"):
         _source_options(config["source_images"])

@@ -177,9 +177,9 @@ def build_stream(options: Options, data: DomainSet | CCC, seed: int = 0) -> Stre
 
     The seed is that of all orders, unless the options have their own.
     """
-    choice = pick("stream", options, "stream", default="csc", given=("data",))
+    choice = pick("stream", options, "stream", default="csc", injected=("data",))
     if (choice.factory is CCCStream) != isinstance(data, CCC):
         raise ReservoirError(
             f"stream {choice.name!r} does not go with {data.title}: CCC needs 'ccc'"
         )
-    return choice.make(data=data, seed=seed)
+    return choice.build(data=data, seed=seed)

@@ -56,12 +56,12 @@ register("source", "digits")(digits)
 
 def build_dataset(options: Options) -> DomainSet | CCC:
     """The data set that ``dict(type="cifar10c", root=..., severity=5)`` describes."""
-    return pick("data", options, "data").make()
+    return pick("data", options, "data").build()
 
 
 def build_source(options: Options) -> LabelledImages:
     """The clean images that ``dict(type="cifar10", root=...)`` describes."""
-    return pick("source", options, "source_images").make()
+    return pick("source", options, "source_images").build()
 
 
 __all__ = [

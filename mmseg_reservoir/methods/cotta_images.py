@@ -8,9 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..config.schema import construct
 from ..errors import ReservoirError
-from ..registry import choose, register
+from ..registry import choose, construct, register
 from .common.augment import Augment
 from .common.by_classes import by_classes
 from .common.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..config.schema import construct
 from ..core.losses import entropy
 from ..errors import ReservoirError
 from ..params.base import ParamSpace
 from ..params.normalisation import BlendedBatchNorm, blend, carry_statistics, learning
-from ..registry import register
+from ..registry import construct, register
 from .base import Forward, OptimizerFactory
 from .common.augment import Augment
 from .common.bank import BalancedBank

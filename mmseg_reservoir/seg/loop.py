@@ -14,8 +14,9 @@ from mmengine.registry import DATASETS, LOOPS
 from mmengine.runner import Runner, TestLoop
 from torch.utils.data import DataLoader
 
-from ..config.schema import check_options, without_scope
+from ..config.schema import without_scope
 from ..errors import ReservoirError
+from ..registry import check_options
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .beside_stream import scores_beside
 from .datasets import make_labels_optional

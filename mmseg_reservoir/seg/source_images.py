@@ -18,9 +18,10 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from ..config.builder import TaskContext
-from ..config.schema import Options, check_options, without_scope
+from ..config.schema import Options, without_scope
 from ..core.image_range import ImageRange
 from ..errors import ReservoirError
+from ..registry import check_options
 from .bad_images import check_sizes
 from .datasets import UnlabelledImages, check_count, without_labels
 from .forward import check_model, segmentation_forward
@@ -55,7 +56,7 @@ class ConfigSource:
         """Refuse options that name no images."""
         if options:
             options = without_scope(options)
-            check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
+            check_options(UnlabelledImages, options, "source_images", injected=("pipeline",))
             check_count(options.get("num_images"))
 
     @property

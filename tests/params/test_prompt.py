@@ -119,8 +119,8 @@ def test_a_copied_model_has_its_own_prompts():
 def test_it_is_found_inside_a_model_and_by_name_of_the_space():
     net = nn.Sequential(nn.Identity(), make_vit())
     space = pick(
-        "params", dict(type="prompt", under="1", count=2), "params", given=("model",)
-    ).make(model=net)
+        "params", dict(type="prompt", under="1", count=2), "params", injected=("model",)
+    ).build(model=net)
     assert space.names == ["1.prompts.tokens"]
     expected = by_hand(make_vit(), space.snapshot().view(2, 12), X)[0]
     torch.testing.assert_close(net(X), expected)
