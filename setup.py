@@ -18,6 +18,7 @@ SHIPPED = (
     "checkpoints/becotta_tiny_minicity.safetensors",
     "checkpoints/digits_convnet.safetensors",
     "checkpoints/digits_vit.safetensors",
+    "checkpoints/efficientvit_b0_cityscapes.safetensors",
     "checkpoints/segformer_tiny_minicity.safetensors",
     "checkpoints/styles_cityscapes.safetensors",
     "checkpoints/vgg19_front.safetensors",

@@ -25,6 +25,9 @@ RENAMED = {
     "seg.inferencer": "footage.inferencer",
     "spaces": "params",
     "state_files": "io.state_files",
+    "style.distance": "style.statistics",
+    "style.source_styles": "style.calibration",
+    "style.view_size": "style.encoder",
 }
 """Old to new names of modules and rooms, below the package."""
 

@@ -18,7 +18,7 @@ from rich.progress import track
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.check.checks import check_all
-from mmseg_reservoir.datasets.check.outcome import show, summarise
+from mmseg_reservoir.datasets.check.report import show, summarize
 from mmseg_reservoir.datasets.check.survey import check_root, list_files, read_files
 from mmseg_reservoir.io.files import write_text
 
@@ -58,7 +58,7 @@ def check(args: argparse.Namespace) -> bool:
         disable=not progress.is_terminal,
     ):
         pass
-    summary = summarise(survey, check_all(survey))
+    summary = summarize(survey, check_all(survey))
     show(summary, Console(), args.examples)
     if args.json is not None:
         write_text(args.json, json.dumps(summary, indent=1) + "\n")

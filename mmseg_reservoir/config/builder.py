@@ -188,8 +188,7 @@ class RunBuilder:
         calibration = None
         if self._reservoir is not None and pipeline.router.needs_style:
             calibration = self._reservoir.calibrate(pipeline.encoder, context.source)
-            pipeline.router.fit(calibration)
-            pipeline.router.calibration = calibration  # a custom router may not keep it
+            pipeline.router.calibrate(calibration)
         # A method object has been prepared already.
         if isinstance(self._method, MethodBuilder) and pipeline.method.needs_source:
             name = type(pipeline.method).__name__

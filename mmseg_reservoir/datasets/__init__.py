@@ -1,7 +1,7 @@
-"""The published data sets, one file each: its constants, its layout on disk, and its reader.
+"""The published data sets, one file each: constants, layout on disk, and reader.
 
-Readers go by the name of their data set in configs, layouts in tools/check_dataset.py. Those of
-segmentation are read by mmseg (`seg.datasets`), so `street_scenes` has only their layouts.
+Configs name the reader, tools/check_dataset.py the layout. mmseg reads the data sets of
+segmentation (`seg.datasets`), so `street_scenes` only has layouts.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ LAYOUTS: dict[str, Layout] = {
     "pacs": pacs.LAYOUT,
     "shift": street_scenes.SHIFT,
 }
-"""What the checker knows, by name."""
+"""Layouts by name, for tools/check_dataset.py."""
 
-# By the same names, but for the digits, which are not on disk.
 register("data", "cifar10c")(partial(CifarC, classes=10))
 register("data", "cifar100c")(partial(CifarC, classes=100))
 register("data", "imagenetc")(ImageNetC)
@@ -55,12 +54,12 @@ register("source", "digits")(digits)
 
 
 def build_dataset(options: Options) -> DomainSet | CCC:
-    """The data set that ``dict(type="cifar10c", root=..., severity=5)`` describes."""
+    """Build a data set from options such as ``dict(type="cifar10c", root=..., severity=5)``."""
     return pick("data", options, "data").build()
 
 
 def build_source(options: Options) -> LabelledImages:
-    """The clean images that ``dict(type="cifar10", root=...)`` describes."""
+    """Build clean images from options such as ``dict(type="cifar10", root=...)``."""
     return pick("source", options, "source_images").build()
 
 

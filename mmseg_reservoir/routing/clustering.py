@@ -12,7 +12,7 @@ from ..core.losses import information_loss
 from ..core.state import copied_to
 from ..errors import ReservoirError
 from ..registry import choose, find, register
-from ..style.distance import Distance
+from ..style.statistics import Distance
 
 
 class Clustering(ABC):

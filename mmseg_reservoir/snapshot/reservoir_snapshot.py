@@ -183,8 +183,7 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
             f"reservoir.k_max={max(count, contents.k_max)}, or prune it (tools/reservoir.py prune)"
         )
     if contents.calibration is not None:
-        router.fit(contents.calibration)
-        router.calibration = contents.calibration
+        router.calibrate(contents.calibration)
     go_on(contents, pipeline)
     if contents.calibration is not None:  # what does not fit together is found now, not later
         copy.deepcopy(router).route(contents.calibration.styles[0], may_open=False)

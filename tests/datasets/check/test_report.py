@@ -5,14 +5,14 @@ import pytest
 from rich.console import Console
 
 from mmseg_reservoir.datasets.check.checks import check_all
-from mmseg_reservoir.datasets.check.outcome import show, summarise, verdict
+from mmseg_reservoir.datasets.check.report import show, summarize, verdict
 from mmseg_reservoir.datasets.manifest import manifest_hash
 from mmseg_reservoir.io.files import file_digest
 
 
 def summary_of(small, **options):
     survey = small.survey(**options)
-    return summarise(survey, check_all(survey))
+    return summarize(survey, check_all(survey))
 
 
 def test_counts_and_hashes_of_a_cell(small):

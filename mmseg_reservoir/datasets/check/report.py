@@ -1,4 +1,4 @@
-"""The outcome of a check: as plain data, for JSON, and as a report on a terminal."""
+"""The result of a check: plain data for JSON, and a report for the terminal."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..manifest import manifest_hash
-from .findings import Finding
+from .checks import Finding
 from .survey import Files, Survey
 
 
-def summarise(survey: Survey, findings: list[Finding]) -> dict[str, Any]:
-    """Counts and hashes of every cell, and findings grouped by kind.
+def summarize(survey: Survey, findings: list[Finding]) -> dict[str, Any]:
+    """Return counts and hashes of every cell, and the findings grouped by kind.
 
-    ``manifest`` is the hash over names and sizes that ``results.json`` records too; ``content`` is
-    the one over the content of the files as well, None where they were not read.
+    ``manifest`` is the hash of names and sizes that ``results.json`` records too. ``content``
+    also covers the content of the files; it is None if they were not read.
     """
     problems = [finding for finding in findings if not finding.kind.is_note]
     bad = {finding.cell for finding in problems}
@@ -36,7 +36,7 @@ def summarise(survey: Survey, findings: list[Finding]) -> dict[str, Any]:
 
 
 def show(summary: Mapping[str, Any], console: Console, examples: int = 5) -> None:
-    """Print a summary: table, hashes, each problem with examples and its fix, and the verdict."""
+    """Print the table, the hashes, each problem with examples and its fix, and the verdict."""
     console.print(_table(summary))
     console.print("\nManifests (the first is in results.json: data.CONDITION.manifest)")
     for cell in summary["cells"]:
@@ -58,7 +58,7 @@ def show(summary: Mapping[str, Any], console: Console, examples: int = 5) -> Non
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
-    """One line at the end."""
+    """Return the last line of the report."""
     count = sum(group["count"] for group in summary["problems"])
     text = f"{summary['dataset']} in {summary['root']}: "
     text += "fine" if summary["ok"] else f"{count} problem{'s' if count > 1 else ''} found"
@@ -69,9 +69,8 @@ def verdict(summary: Mapping[str, Any]) -> str:
 
 def _cell(survey: Survey, files: Files, ok: bool) -> dict[str, Any]:
     cell = files.cell
-    there = [path for path in files.used if survey.facts[path].size is not None]
-    contents = {path: survey.facts[path].sha256 or "" for path in there}
-    read = there and survey.decoded
+    paths = [path for path in files.used if survey.facts[path].size is not None]
+    contents = {path: survey.facts[path].sha256 or "" for path in paths}
     return {
         "split": cell.split,
         "condition": cell.condition,
@@ -80,8 +79,10 @@ def _cell(survey: Survey, files: Files, ok: bool) -> dict[str, Any]:
         "pairs": len(files.pairs) if cell.labels is not None else None,
         "expected": cell.expected,
         "ok": ok,
-        "manifest": manifest_hash(there, survey.root) if there else None,
-        "content": manifest_hash(there, survey.root, contents) if read else None,
+        "manifest": manifest_hash(paths, survey.root) if paths else None,
+        "content": (
+            manifest_hash(paths, survey.root, contents) if paths and survey.decoded else None
+        ),
     }
 
 
@@ -111,12 +112,12 @@ def _table(summary: Mapping[str, Any]) -> Table:
     table.add_column("ok?", min_width=6)
     for cell in summary["cells"]:
         numbers = ("-" if cell[column] is None else str(cell[column]) for column in columns)
-        fine = "[green]ok[/]" if cell["images"] else "absent"
-        mark = fine if cell["ok"] else "[red]NO[/]"
+        status = "[green]ok[/]" if cell["images"] else "absent"
+        mark = status if cell["ok"] else "[red]NO[/]"
         table.add_row(cell["split"], cell["condition"], *numbers, mark)
     return table
 
 
 def _line(console: Console, text: str) -> None:
-    # Names of files are no markup, and must not be broken.
+    # File names are not markup and must not be wrapped.
     console.print(text, markup=False, highlight=False, soft_wrap=True)
