@@ -94,10 +94,14 @@ _PLAIN = {
 
 
 def _describe(annotation: Any) -> str | None:
-    """Return what values an annotation allows, in words; None if it is not of plain types."""
+    """Return what values an annotation allows, in words; None if it is not of plain types.
+
+    A string in ``Annotated`` says it in better words.
+    """
     origin, args = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:
-        text = _describe(args[0])
+        words = [part for part in annotation.__metadata__ if isinstance(part, str)]
+        text = words[0] if words else _describe(args[0])
         return text and text + "".join(map(_range, annotation.__metadata__))
     if origin is Literal:
         return f"one of {', '.join(map(str, args))}" if len(args) > 1 else repr(args[0])

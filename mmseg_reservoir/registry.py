@@ -52,7 +52,7 @@ KINDS: dict[str, str] = {
 """What can be registered, and what messages call it."""
 
 
-RENAMED_OPTIONS: dict[str, str] = {}
+RENAMED_OPTIONS: dict[str, str] = {"regulariser": "regularizer", "standardise": "standardize"}
 """Old names of options and registered parts, which still work, and the new ones."""
 
 
@@ -122,7 +122,8 @@ def checked(factory: T) -> T:
     A class is checked in its constructor, which subclasses inherit.
     """
     function: Any = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
-    names = list(inspect.signature(function).parameters)
+    signature = inspect.signature(function).parameters.values()
+    names = [p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD]
     options_of = functools.cache(lambda: parameters_of(factory))  # type: ignore[arg-type]
 
     @functools.wraps(function)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..errors import ReservoirError
 from ..registry import register, suggest
 from .encoder import Encoder, Size, check_size, reduced
-from .statistics import Statistic, find_statistic, name_of
+from .statistics import StatisticOption, find_statistic, name_of
 
 
 class _Enough(Exception):
@@ -43,7 +43,7 @@ class ModelStyleEncoder(Encoder):
         model: nn.Module,
         taps: Sequence[str] | str,
         forward: Callable[[nn.Module, Tensor], object] = nn.Module.__call__,
-        statistic: str | Statistic = "logvar",
+        statistic: StatisticOption = "logvar",
         size: Size | None = None,
     ) -> None:
         super().__init__()

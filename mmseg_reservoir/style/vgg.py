@@ -16,7 +16,7 @@ from ..io.checkpoints import read_weights
 from ..io.files import shipped
 from ..registry import choose, register
 from .encoder import Encoder, Size, check_crop, check_size, middle, reduced
-from .statistics import Statistic, find_statistic, length_of, name_of
+from .statistics import StatisticOption, find_statistic, length_of, name_of
 
 SHIPPED = "checkpoints/vgg19_front.safetensors"
 """The bundled convolutions; ``checkpoints/README.md`` documents their origin."""
@@ -149,7 +149,7 @@ class StyleEncoder(Encoder):
         self,
         weights: str = "shipped",
         taps: Sequence[int] | str = "shallow",
-        statistic: str | Statistic = "logvar",
+        statistic: StatisticOption = "logvar",
         size: Size | None = None,
         crop: float | None = None,
     ) -> None:

@@ -167,9 +167,9 @@ def test_never_leaves_the_sampler_as_it_is():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(rounds="two"), "test_cfg.rounds must be of type int, got 'two'"),
-        (dict(rounds=1.5), "test_cfg.rounds must be of type int"),
-        (dict(rounds=True), "test_cfg.rounds must be of type int"),
+        (dict(rounds="two"), "test_cfg.rounds must be a whole number of at least 1, got 'two'"),
+        (dict(rounds=1.5), "test_cfg.rounds must be a whole number of at least 1"),
+        (dict(rounds=True), "test_cfg.rounds must be a whole number of at least 1"),
         (dict(rounds=0), "need 1 or more rounds"),
         (dict(domains=[]), "need 1 or more rounds and domains"),
         (dict(domains="fog"), "must be a list of domains, got 'fog'"),
@@ -177,7 +177,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=["fog", "fog"]), "each domain of test_cfg.domains needs a name of its own"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
-        (dict(frame_rate="fast"), "test_cfg.frame_rate must be of type float, got 'fast'"),
+        (dict(frame_rate="fast"), "test_cfg.frame_rate must be a number above 0, or None, got 'fast'"),
         (dict(frame_rate=0), "frame_rate must be a number of frames per second above 0, got 0"),
         (dict(frame_rate=10, missed="skip"), "test_cfg.missed must be one of answer, drop"),
         (dict(frame_rate=10, step_seconds=-1), "step_seconds must be seconds, 0 or more, got -1"),
