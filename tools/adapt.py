@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from mmseg_reservoir.cli.command_line import KeyValue, image_size, parse, run_cli
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.progress import StreamProgress
-from mmseg_reservoir.report.timeline import timeline
+from mmseg_reservoir.report.routes import timeline
 from mmseg_reservoir.runs.stop_signals import StopSignals
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does

@@ -104,7 +104,7 @@ def run_all(
     # mmengine imports it. At its first import it writes a cache, which two processes at once break.
     import yapf  # noqa: F401
 
-    from mmseg_reservoir.report.runs_progress import Position, RunsProgress
+    from mmseg_reservoir.report.progress import Position, RunsProgress
 
     waiting = list(reversed(chosen.items()))
     running: dict[str, Running] = {}
@@ -149,8 +149,8 @@ def truth_of(image: Path) -> Path:
 
 def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Path) -> list[Path]:
     """Save picture, plot and page; return their files, the first one to look at first."""
-    from mmseg_reservoir.report.comparison import plot_comparison
-    from mmseg_reservoir.report.frame_comparison import hard_frame, plot_frames
+    from mmseg_reservoir.report.charts import plot_comparison
+    from mmseg_reservoir.report.frames import hard_frame, plot_frames
     from mmseg_reservoir.report.page.document import write_page
     from mmseg_reservoir.report.shown_run import load_runs
 
@@ -185,7 +185,7 @@ def demo(argv: list[str] | None = None) -> None:
     # Not above: processes that draw MiniCity import this file, and need nothing of it.
     from mmseg_reservoir.io.files import write_text
     from mmseg_reservoir.minicity import write_dataset
-    from mmseg_reservoir.report.comparison import comparison_table, last_visit_table
+    from mmseg_reservoir.report.tables import comparison_table, last_visit_table
     from mmseg_reservoir.style.vgg import SHIPPED
 
     start, out = time.monotonic(), args.out.resolve()

@@ -61,7 +61,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
         only: Rows, such as ``tent``; None for all.
     """
     from mmseg_reservoir.registry import choose
-    from mmseg_reservoir.report.error_rates import PLUG_INS_BY_NAME
+    from mmseg_reservoir.report.charts import PRESET_SUFFIXES
 
     known = {method: method for _, methods in NETS.values() for method in methods.values()}
     for method in only or []:
@@ -75,7 +75,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
             preset = "robust" if method == "align" else None
             runs[f"{net}: {name}"] = Run(table, method, preset)
             if method in PLUG_INS:
-                for ending, plug_in in PLUG_INS_BY_NAME.items():
+                for ending, plug_in in PRESET_SUFFIXES.items():
                     runs[f"{net}: {name}{ending}"] = Run(table, method, plug_in)
     return runs
 
@@ -147,7 +147,8 @@ def main(argv: list[str] | None = None) -> int:
 
     from mmseg_reservoir.cli.command_line import run_cli
     from mmseg_reservoir.io.files import write_text
-    from mmseg_reservoir.report.error_rates import error_table, plot_errors
+    from mmseg_reservoir.report.charts import plot_errors
+    from mmseg_reservoir.report.tables import error_table
     from mmseg_reservoir.style.vgg import SHIPPED
 
     def demo() -> None:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import write_figure
-from mmseg_reservoir.report.paper_figures import (
+from mmseg_reservoir.report.charts import (
     assignment_figure,
     domain_count_figure,
     memory_figure,
     sensitivity_figure,
     style_figure,
 )
-from mmseg_reservoir.report.sensitivity import OPTIONS, sweep
 from mmseg_reservoir.report.shown_run import ShownRun, load_runs
+from mmseg_reservoir.report.summary import OPTIONS, sweep
 from mmseg_reservoir.runs.style_sample import FILE
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from mmseg_reservoir.config.config_files import (
     set_options,
     warm_start,
 )
-from mmseg_reservoir.report.closing import closing_tables, tell_troubles
+from mmseg_reservoir.report.closing import closing_tables, run_warnings
 
 
 def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -92,7 +92,8 @@ def main(argv: list[str] | None = None) -> int:
         kept = {"resume": args.resume, "overwrite": args.overwrite}
         results = run(options, options["work_dir"], **written, **kept)
         print(closing_tables(results, warn))
-        tell_troubles(results, warn)
+        for warning in run_warnings(results):
+            warn(warning)
         print(f"Results are in {Path(options['work_dir']) / 'results.json'} and .csv")
 
     return run_cli(test)

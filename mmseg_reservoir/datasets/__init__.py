@@ -6,12 +6,13 @@ segmentation (`seg.datasets`), so `street_scenes` only has layouts.
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 from ..config.schema import Options, pick
 from ..registry import register
 from . import ccc, cifar_c, domainnet, imagenet_c, pacs, street_scenes
-from .base import DomainSet, LabelledImages, SourceBatches
+from .base import DomainSet, LabeledImages, SourceBatches
 from .ccc import CCC
 from .cifar_c import CifarC, cifar
 from .digits import Corrupted, corrupted_digits, digits
@@ -58,9 +59,16 @@ def build_dataset(options: Options) -> DomainSet | CCC:
     return pick("data", options, "data").build()
 
 
-def build_source(options: Options) -> LabelledImages:
+def build_source(options: Options) -> LabeledImages:
     """Build clean images from options such as ``dict(type="cifar10", root=...)``."""
     return pick("source", options, "source_images").build()
+
+
+def __getattr__(name: str) -> type:
+    if name != "LabelledImages":  # old name
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now LabeledImages", DeprecationWarning, stacklevel=2)
+    return LabeledImages
 
 
 __all__ = [
@@ -72,7 +80,7 @@ __all__ = [
     "DomainNet126",
     "DomainSet",
     "ImageNetC",
-    "LabelledImages",
+    "LabeledImages",
     "SourceBatches",
     "build_dataset",
     "build_source",

@@ -65,7 +65,7 @@ class ImageNetC(DomainSet):
         severity: 1 to 5.
         image_list: Text file that names the images to use. Defaults to all images.
         resize, crop, filter: See `Preprocess`. The published files have the right size.
-        classes: Number of class folders, whose sorted names give the labels.
+        classes: Number of class folders. Labels follow the order of their names.
     """
 
     title = "ImageNet-C"

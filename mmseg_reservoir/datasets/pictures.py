@@ -14,7 +14,7 @@ from PIL import Image
 
 from ..errors import ReservoirError
 from ..io.files import display_path
-from .base import LabelledImages
+from .base import LabeledImages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,7 +80,7 @@ class Preprocess:
         return image.crop((left, top, left + self.crop, top + self.crop))
 
 
-class FileImages(LabelledImages):
+class FileImages(LabeledImages):
     """Files that are decoded when they are read; names are relative to the root."""
 
     def __init__(

@@ -12,12 +12,12 @@ import yaml
 
 from ..errors import ReservoirError
 from ..io.files import shipped
-from .tables import INCOMPLETE, by_domain, make_table, mean_by_visit
+from .scores import by_domain, mean_by_visit
 
 METAFILE = "metafile.yaml"
 _METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
-_MEAN = "mean"
-"""In the place of a domain: a table that has only means over the domains."""
+MEAN = "mean"
+"""The "domain" of a published table that only has means over the domains."""
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
 
 
@@ -125,8 +125,8 @@ def beside_published(
     The mean is that of the domains which both sides have; empty if there is no such visit.
     """
     ours = by_domain(visits)
-    if set(row.scores) == {_MEAN}:
-        ours = {_MEAN: mean_by_visit(ours)}
+    if set(row.scores) == {MEAN}:
+        ours = {MEAN: mean_by_visit(ours)}
     domains = [domain for domain in row.scores if domain in ours]
     # The last round of an interrupted run may lack domains.
     reached = min((len(ours[domain]) for domain in domains), default=0)
@@ -138,25 +138,4 @@ def beside_published(
     for visit in shown:
         mine, theirs = zip(*(pairs[domain][visit] for domain in domains), strict=True)
         means[visit] = (sum(mine) / len(mine), sum(theirs) / len(theirs))
-    return {**pairs, _MEAN: means}
-
-
-def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None:
-    """Ours, the published number and the difference (see `beside_published`); None if empty.
-
-    Ours is marked as in the table of visits if images were skipped.
-    """
-    pairs = beside_published(visits, row)
-    if not pairs:
-        return None
-    rows: list[list[str] | None] = []
-    ours = "ours" + INCOMPLETE * any(visit.get("skipped") for visit in visits)
-    for domain, cells in pairs.items():
-        digits = 2 if domain == _MEAN else 1  # as published; a mean of four has one more
-        rows.append([domain, ours, *(f"{mine:.2f}" for mine, _ in cells.values())])
-        rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells.values())])
-        rows.append(
-            ["", "difference", *(f"{mine - theirs:+.2f}" for mine, theirs in cells.values())]
-        )
-        rows.append(None)
-    return make_table(["visit", "", *pairs[_MEAN]], rows, text_columns=2)
+    return {**pairs, MEAN: means}

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from mmseg_reservoir.report.figure_data import milliseconds
+from mmseg_reservoir.report.scores import milliseconds_by_stage
 from mmseg_reservoir.runs.image_times import Spread, image_times, milliseconds_text
 from mmseg_reservoir.runs.record import RunRecord
 from mmseg_reservoir.runs.record_entries import RouteRecord
@@ -53,4 +53,4 @@ def test_results_of_before_are_read():
     """They have means by stage, and the time of every image."""
     routes = [{"seconds": seconds, "n_images": 2} for seconds in SECONDS]
     old = {"routes": routes, "stages": {"a": 0.6, "b": 1.2}}
-    assert milliseconds(old) == pytest.approx({"a": 10.0, "b": 20.0})
+    assert milliseconds_by_stage(old) == pytest.approx({"a": 10.0, "b": 20.0})

@@ -15,7 +15,7 @@ from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls import run as run_module
 from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.registry import table
-from mmseg_reservoir.report.error_rates import PLUG_INS_BY_NAME
+from mmseg_reservoir.report.charts import PRESET_SUFFIXES
 from tools import demo_cls
 
 
@@ -30,8 +30,8 @@ def test_every_run_has_a_row_and_every_row_a_run():
     rows = {(table, row) for table, config in tables.items() for row in config.rows}
     assert {(run.table, run.method) for run in runs.values()} == rows
     assert len(set(runs.values())) == len(runs) == 37
-    assert PLUG_INS_BY_NAME == {" + ReservoirTTA": "published", " + robust": "robust"}
-    for ending, preset in PLUG_INS_BY_NAME.items():
+    assert PRESET_SUFFIXES == {" + ReservoirTTA": "published", " + robust": "robust"}
+    for ending, preset in PRESET_SUFFIXES.items():
         plug_ins = {name: run for name, run in runs.items() if name.endswith(ending)}
         assert len(plug_ins) == 9
         for name, run in plug_ins.items():
@@ -104,7 +104,7 @@ def test_it_shows_a_collapse_and_what_the_reservoir_does_about_it(tmp_path, monk
     for net in ("ConvNet", "ViT"):
         plain = rows[f"{net}: TENT"]
         assert plain[7] == "collapses"
-        for ending in PLUG_INS_BY_NAME:
+        for ending in PRESET_SUFFIXES:
             plug_in = rows[f"{net}: TENT{ending}"]
             assert float(plug_in[5]) < float(plain[5]) - 5  # at visit 20
             assert int(plug_in[8]) >= 5  # experts

@@ -177,9 +177,9 @@ def test_nothing_fails_silently(capfd, minicity, tmp_path):
     assert f"image skipped: cannot read {broken}, which is empty" in printed
     assert "round 1/1 night: no labelled pixel" in printed
     assert f"{fog['mIoU']:.2f}*" in printed
-    assert "5 of 5 updates broke something" in printed
+    assert "5 of 5 updates were skipped as not finite or rolled back" in printed
     assert "1 images could not be used and were skipped" in printed
-    assert "no labelled pixel in 1 visits (night)" in printed
+    assert "no labeled pixel in 1 visits (night)" in printed
     before = printed[: printed.index("update undone")].splitlines()
     assert sum(1 + len(line) // 100 for line in before) <= 24  # a screen
     (log,) = (tmp_path / "w").glob("*/*.log")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...datasets.base import LabelledImages
+from ...datasets.base import LabeledImages
 from ...datasets.digits import digits
 from ...io.files import shipped, write_tensors
 from .weights import load_weights
@@ -136,7 +136,7 @@ def write_net(net: nn.Module, name: str, folder: str | Path) -> Path:
 
 def train(
     net: nn.Module,
-    data: LabelledImages,
+    data: LabeledImages,
     epochs: int,
     lr: float,
     batch_size: int = 64,
@@ -164,7 +164,7 @@ def train(
 
 
 @torch.no_grad()
-def error(net: Callable[[Tensor], Tensor], data: LabelledImages) -> float:
+def error(net: Callable[[Tensor], Tensor], data: LabeledImages) -> float:
     """Percent of images that a network gets wrong."""
     images, labels = data.batch(range(len(data)))
     return 100 * float((net(images).argmax(dim=1) != labels).float().mean())

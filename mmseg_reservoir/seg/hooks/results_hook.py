@@ -12,7 +12,7 @@ from mmengine.runner import Runner
 
 from ...datasets.manifest import describe_loader
 from ...io.files import changing
-from ...report.closing import closing_tables, tell_troubles
+from ...report.closing import closing_tables, run_warnings
 from ...runs.record import RouteRecord, RunRecord, about_pipeline, finite
 from ..datasets import label_names
 from ..label_images import write_image
@@ -131,7 +131,8 @@ class ResultsHook(Hook):
         skipped = getattr(runner.test_loop, "skipped", [])
         results = self.record.finish(counts, skipped_images=skipped, **told)
         runner.logger.info(closing_tables(results, runner.logger.warning))
-        tell_troubles(results, runner.logger.warning)
+        for warning in run_warnings(results):
+            runner.logger.warning(warning)
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
 
 

@@ -68,7 +68,7 @@ def test_a_visit_without_a_labelled_pixel_is_null(tmp_path):
     results, logger = small_run(tmp_path, miou=math.nan)
     assert results["visits"][0]["mIoU"] is None
     told = [call.args[0] for call in logger.warning.call_args_list]
-    assert "no labelled pixel in 1 visits (fog): they have no score" in told
+    assert "no labeled pixel in 1 visits (fog): they have no score" in told
     assert "nothing was scored" in logger.info.call_args_list[0].args[0]
 
 
@@ -78,7 +78,7 @@ def test_a_failure_of_the_tables_is_told_and_ends_nothing(tmp_path):
     assert results["complete"] is True
     assert "metafile.yaml is no metafile" in logger.warning.call_args_list[0].args[0]
     table, *_, files = [call.args[0] for call in logger.info.call_args_list]
-    assert table.startswith("mIoU by condition and visit")
+    assert table.startswith("mIoU by domain and visit")
     assert files == f"Results are in {tmp_path / 'results.json'} and .csv"
 
 
@@ -163,7 +163,7 @@ def test_an_interrupted_run_keeps_its_finished_visits(minicity, tmp_path, monkey
 
 
 def test_table_is_printed_at_the_end(source_run):
-    assert "mIoU by condition and visit" in source_run.printed
+    assert "mIoU by domain and visit" in source_run.printed
     assert f"{source_run.results['visits'][0]['mIoU']:.2f}" in source_run.printed
     assert "night" in source_run.printed
     assert "beside the published row" not in source_run.printed  # MiniCity has none

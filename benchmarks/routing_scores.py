@@ -1,4 +1,4 @@
-"""How good a routing was, where the true conditions are known."""
+"""How well a router separates the true domains of a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 
 class Step(NamedTuple):
-    """What became of a frame."""
+    """The route of one frame."""
 
     condition: str
     visit: int
@@ -18,12 +18,12 @@ class Step(NamedTuple):
     k: int
 
 
-def measure(steps: Sequence[Step]) -> dict[str, Any]:
-    """All figures of one run.
+def routing_scores(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return all scores of one run.
 
-    The expert that owns a condition got most of its frames; the condition that an expert owns is
-    the one most of its frames are of. ``recall_strict`` only counts the visits before: of
-    the first one most frames may have come before the expert was open.
+    A condition is owned by the expert that got most of its frames, and an expert owns the
+    condition that most of its frames are of. ``recall_strict`` takes the owner from the visits
+    before: at the first visit, most frames may come before the expert was opened.
     """
     truth = [step.condition for step in steps]
     experts = [step.expert for step in steps]
@@ -32,16 +32,16 @@ def measure(steps: Sequence[Step]) -> dict[str, Any]:
     owner = {c: mode(s.expert for s in steps if s.condition == c) for c in conditions}
     recalled, strictly, returning = 0, 0, 0
     delays: dict[str, list[int]] = {"first": [], "return": []}
-    for condition, wanted in owner.items():
+    for condition, expert in owner.items():
         mine = [step for step in steps if step.condition == condition]
         for number in sorted({step.visit for step in mine}):
             visit = [step.expert for step in mine if step.visit == number]
             before = [step.expert for step in mine if step.visit < number]
             if before:
-                recalled += visit.count(wanted)
+                recalled += visit.count(expert)
                 strictly += visit.count(mode(before))
                 returning += len(visit)
-            delay = visit.index(wanted) if wanted in visit else len(visit)
+            delay = visit.index(expert) if expert in visit else len(visit)
             delays["return" if before else "first"].append(delay)
     rounds = sorted({step.visit for step in steps})
     return {
@@ -60,5 +60,5 @@ def measure(steps: Sequence[Step]) -> dict[str, Any]:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The mean, None of nothing."""
+    """Return the mean; None of no values."""
     return sum(values) / len(values) if values else None

@@ -1,10 +1,70 @@
 import math
 
 import pytest
-from run_records import record
+from run_records import record, rich_record
 
-from mmseg_reservoir.report.conclusion import conclude
+from mmseg_reservoir.report.page.scores import Score, conclude, overview, score_table
 from mmseg_reservoir.report.shown_run import ShownRun
+
+METAFILE = """Models:
+  - Name: Published
+    Config: tent.py
+    Results:
+      - {Dataset: ACDC fog, Metrics: {mIoU visit 1: 45.5, mIoU visit 3: 46.0}}
+      - {Dataset: ACDC night, Metrics: {mIoU visit 1: 41.0, mIoU visit 3: 40.0}}
+"""
+
+
+@pytest.fixture
+def runs(tmp_path):
+    (tmp_path / "metafile.yaml").write_text(METAFILE)
+    base = record(method="Tent", rounds=2, score=47.0)
+    return [
+        ShownRun("TENT", base),
+        ShownRun("R", rich_record(config_file=str(tmp_path / "tent.py"))),
+    ]
+
+
+def test_scores_have_their_distance_to_the_base_and_to_the_published_row(runs):
+    table = score_table(runs[1], runs, pytest.fail)
+    assert (table.run, table.base, table.published, table.visits) == ("R", "TENT", "Published", 3)
+    assert list(table.rows) == ["fog", "night", "mean"]
+    assert table.rows["fog"] == [
+        Score(50.0, 3.0, 4.5),
+        Score(49.0, 3.0, None),
+        Score(48.0, None, 2.0),  # the base has two visits
+        Score(49.0, 3.0, None),  # of those that both have
+    ]
+    assert table.rows["mean"][0] == Score(45.0, 3.0, 45.0 - 43.25)
+
+
+def test_without_base_and_row_there_are_scores_alone(runs):
+    table = score_table(runs[0], runs, pytest.fail)
+    assert (table.base, table.published) == (None, None)
+    assert table.rows["night"][1] == Score(36.0, None, None)
+
+
+def test_a_damaged_metafile_is_told_and_left_out(runs, tmp_path):
+    (tmp_path / "metafile.yaml").write_text("Models: [")
+    warnings = []
+    assert score_table(runs[1], runs, warnings.append).published is None
+    assert len(warnings) == 1
+    assert warnings[0].startswith("R: no published row: ")
+
+
+def test_visits_without_a_score_are_empty(runs):
+    runs[0].results["visits"][0]["mIoU"] = None
+    table = score_table(runs[0], runs, pytest.fail)
+    assert table.rows["fog"][0] == Score(None)
+    assert table.rows["mean"][0].value == 37.0  # of what is known, as in the closing tables
+
+
+def test_the_overview_has_a_row_per_run(runs):
+    tables = [score_table(run, runs, pytest.fail) for run in runs]
+    first, second = overview(runs, tables)
+    assert (first["run"], first["purity"], first["k"]) == ("TENT", None, 2)
+    assert (second["purity"], second["lost"], second["milliseconds"]) == (1.0, 2.0, 20.0)
+    assert second["last"].value == 43.0
 
 
 def run(name, *scores, method="Tent", reservoir=False, metric="mIoU", domains=("fog", "night")):
@@ -18,8 +78,11 @@ def run(name, *scores, method="Tent", reservoir=False, metric="mIoU", domains=("
 
 
 SOURCE = run("Source", 34.6, 34.6, method="Source")
+
 TENT = run("TENT", 34.0, 32.2)
+
 ROBUST = run("TENT + robust", 40.4, 42.0, reservoir=True)
+
 ALIGN = run("align", 41.0, 41.6, method="Align", reservoir=True)
 
 
@@ -87,10 +150,10 @@ def test_of_errors_the_lowest_is_the_best():
 def test_without_labels_there_is_no_number():
     blind = run("blind", None)
     assert conclude([blind]) == (
-        "blind has no scores, for want of labels: 12 images, 2 experts.",
+        "blind has no scores: there were no labels. 12 images, 2 experts.",
         "",
     )
-    assert conclude([blind, blind]) == ("None of the 2 runs has scores, for want of labels.", "")
+    assert conclude([blind, blind]) == ("None of the 2 runs has scores: there were no labels.", "")
     for other in (TENT, run("elsewhere", 30.0, domains=("rain", "snow"))):
         assert "not compared" in conclude([blind, other]).sentence
 
@@ -106,8 +169,6 @@ def test_runs_are_compared_by_what_all_of_them_have():
 
 
 def test_the_numbers_are_those_of_the_overview():
-    from mmseg_reservoir.report.page.score_tables import score_table
-
     runs = [SOURCE, TENT, ROBUST]
     means = [score_table(run, runs, pytest.fail).rows["mean"][-1].value for run in runs]
     sentence = conclude(runs).sentence
