@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import Count
 from ..registry import register
 from .eta import Eta
 
@@ -25,13 +25,8 @@ class RDumb(Eta):
 
     needs_every_batch = "it counts batches up to its next reset"
 
-    def __init__(self, *args: Any, reset_every: int = 1000, **options: Any) -> None:
+    def __init__(self, *args: Any, reset_every: Count = 1000, **options: Any) -> None:
         super().__init__(*args, **options)
-        if reset_every < 1:
-            raise ReservoirError(
-                f"reset_every must be at least 1 batch, got {reset_every}; never to reset is the "
-                "method 'eta'"
-            )
         self.reset_every = reset_every
         self.counts["resets"] = 0
 

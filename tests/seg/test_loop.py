@@ -10,9 +10,9 @@ from mmengine.runner import Runner
 from stream_run import TINY, data_options, run, seeded_reservoir
 from torch.utils.data import BatchSampler, Dataset
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.runs.style_sample import read_styles
-from tools import test_tta
 
 
 @DATASETS.register_module()
@@ -177,7 +177,10 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=["fog", "fog"]), "each domain of test_cfg.domains needs a name of its own"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
-        (dict(frame_rate="fast"), "test_cfg.frame_rate must be a number above 0, or None, got 'fast'"),
+        (
+            dict(frame_rate="fast"),
+            "test_cfg.frame_rate must be a number .* got 'fast'",
+        ),
         (dict(frame_rate=0), "frame_rate must be a number of frames per second above 0, got 0"),
         (dict(frame_rate=10, missed="skip"), "test_cfg.missed must be one of answer, drop"),
         (dict(frame_rate=10, step_seconds=-1), "step_seconds must be seconds, 0 or more, got -1"),

@@ -13,13 +13,13 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from stream_run import SHORT, TINY, data_options, run
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.check.survey import list_files
 from mmseg_reservoir.datasets.manifest import manifest_hash
 from mmseg_reservoir.runs.reader import read_runs
 from mmseg_reservoir.seg import ResultsHook
 from mmseg_reservoir.seg.loop import Visit
-from tools import test_tta
 
 
 def small_run(folder, miou=50.0, **model):
