@@ -72,7 +72,7 @@ def check_value(value: Any, annotation: Any, where: str) -> None:
 def _validator(annotation: Any) -> TypeAdapter:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(annotation, config=ConfigDict(strict=True))
+    return TypeAdapter(annotation, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
 def _frozen(value: Any) -> Any:
@@ -101,7 +101,9 @@ def _describe(annotation: Any) -> str | None:
     origin, args = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:
         words = [part for part in annotation.__metadata__ if isinstance(part, str)]
-        text = words[0] if words else _describe(args[0])
+        text = _describe(args[0])
+        if words and text:
+            return words[0]
         return text and text + "".join(map(_range, annotation.__metadata__))
     if origin is Literal:
         return f"one of {', '.join(map(str, args))}" if len(args) > 1 else repr(args[0])

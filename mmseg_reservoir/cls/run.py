@@ -15,6 +15,7 @@ from ..config.schema import Options, pick
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
+from ..option_types import Count, check_value
 from ..registry import check_options, find, parameters_of, suggest
 from ..report.progress import StreamProgress
 from ..runs.generators import seed_generators
@@ -220,8 +221,7 @@ def _source_options(options: Options) -> tuple[dict[str, Any], dict[str, int]]:
         if name not in valid:
             raise ReservoirError(f"source_images has no option {name!r}{suggest(name, valid)}")
     count = {"count": options.pop("num_images")} if "num_images" in options else {}
-    check_options(SourceBatches, count, "source_images", ("images", "batch_size", "seed"))
-    if count and count["count"] < 1:
-        raise ReservoirError(f"source_images.num_images must be 1 or more, got {count['count']}")
+    if count:
+        check_value(count["count"], Count, "source_images.num_images")
     pick("source", options, "source_images")
     return options, count

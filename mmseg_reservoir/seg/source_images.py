@@ -23,7 +23,7 @@ from ..core.image_range import ImageRange
 from ..errors import ReservoirError
 from ..registry import check_options
 from .bad_images import check_sizes
-from .datasets import UnlabelledImages, check_count, without_labels
+from .datasets import UnlabelledImages, without_labels
 from .forward import check_model, segmentation_forward
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -57,7 +57,6 @@ class ConfigSource:
         if options:
             options = without_scope(options)
             check_options(UnlabelledImages, options, "source_images", injected=("pipeline",))
-            check_count(options.get("num_images"))
 
     @property
     def is_named(self) -> bool:

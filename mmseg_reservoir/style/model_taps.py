@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..registry import register, suggest
-from .encoder import Encoder, Size, check_size, reduced
+from .encoder import Encoder, Size, as_pair, reduced
 from .statistics import StatisticOption, find_statistic, name_of
 
 
@@ -47,7 +47,7 @@ class ModelStyleEncoder(Encoder):
         size: Size | None = None,
     ) -> None:
         super().__init__()
-        self.size = check_size(size)
+        self.size = as_pair(size)
         self.taps = tuple(dict.fromkeys([taps] if isinstance(taps, str) else taps))
         self.statistic = find_statistic(statistic)
         modules = dict(model.named_modules())

@@ -130,7 +130,7 @@ def test_the_papers_confidence_goes_by_the_number_of_classes(classes, confidence
 
 
 def test_bad_options_are_explained():
-    with pytest.raises(ReservoirError, match="one view or more"):
+    with pytest.raises(ReservoirError, match="views must be a whole number of at least 1"):
         cotta(views=0)
     with pytest.raises(ReservoirError, match="one of probabilities, logits, got 'labels'"):
         cotta(average="labels")
