@@ -16,8 +16,10 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import sys
 import typing
 import warnings
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -187,7 +189,7 @@ def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         parameters = inspect.signature(function).parameters.values()
         for p in parameters:
             if p.name != "self" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
-                arguments.setdefault(p.name, p.replace(annotation=_evaluated(p, function)))
+                arguments.setdefault(p.name, p.replace(annotation=_evaluated(p, factory)))
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return arguments
@@ -201,13 +203,14 @@ def _constructors(factory: Callable[..., Any]) -> Iterable[Callable[..., Any]]:
     return own if own[0] is not object.__init__ else [lambda: None]
 
 
-def _evaluated(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
+def _evaluated(parameter: inspect.Parameter, factory: Any) -> Any:
     """Return an annotation as a type; ``Any`` if it has names for type checkers only."""
-    function = getattr(function, "func", function)  # of a partial
-    function = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
-    names = getattr(inspect.unwrap(function), "__globals__", {})
+    factory = getattr(factory, "func", factory)  # of a partial
+    # A dataclass has the annotations of its bases, which may be in other modules.
+    bases = factory.__mro__ if isinstance(factory, type) else (inspect.unwrap(factory),)
+    names = ChainMap(*(vars(sys.modules.get(base.__module__, typing)) for base in bases))
     holder = type("", (), {"__annotations__": {"value": parameter.annotation}})
     try:
-        return typing.get_type_hints(holder, names, include_extras=True)["value"]
+        return typing.get_type_hints(holder, {}, names, include_extras=True)["value"]
     except (NameError, TypeError):
         return Any

@@ -136,5 +136,5 @@ def test_bad_options_are_explained():
         cotta(average="labels")
     with pytest.raises(ReservoirError, match=r"method\.augment has no option 'blurr'"):
         cotta(augment=dict(blurr=(0, 1)))
-    with pytest.raises(ReservoirError, match=r"momentum and restore in \[0, 1\]"):
+    with pytest.raises(ReservoirError, match=r"momentum must be a number in \[0, 1\]"):
         cotta(momentum=2)

@@ -181,7 +181,10 @@ def test_never_leaves_the_sampler_as_it_is():
             dict(frame_rate="fast"),
             "test_cfg.frame_rate must be a number .* got 'fast'",
         ),
-        (dict(frame_rate=0), "frame_rate must be a number of frames per second above 0, got 0"),
+        (
+            dict(frame_rate=0),
+            "frame_rate must be a number of frames per second above 0, or None, got 0",
+        ),
         (dict(frame_rate=10, missed="skip"), "test_cfg.missed must be one of answer, drop"),
         (dict(frame_rate=10, step_seconds=-1), "step_seconds must be seconds, 0 or more, got -1"),
         (dict(missed="drop"), "belong to test_cfg.frame_rate"),

@@ -155,7 +155,7 @@ def test_mistakes_are_explained(tmp_path, monkeypatch):
         (dict(statistic=lambda x: x), r"'<lambda>' returns \(2, 64, 8, 8\).*return one vector"),
         (dict(size=1.5), r"size must be \(height, width\)"),
         (dict(size=(0, 16)), r"size must be \(height, width\)"),
-        (dict(crop=2), r"style\.crop must be a share"),
+        (dict(crop=2), r"crop must be a number in"),
     ],
 )
 def test_options_are_checked_before_anything_is_read(monkeypatch, options, message):
