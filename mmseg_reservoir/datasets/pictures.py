@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ..errors import ReservoirError
-from ..io.files import display_path
+from ..io.files import digest, display_path
 from ..registry import checked
 from .base import LabeledImages
 
@@ -107,11 +106,9 @@ class FileImages(LabeledImages):
 
     def manifest(self) -> str:
         """Return a hash that also covers names and sizes. A missing file counts as no size."""
-        digest = hashlib.sha256(super().manifest().encode())
-        for name in self.names:
-            path = self.root / name
-            digest.update(f"{name}\t{path.stat().st_size if path.is_file() else None}\n".encode())
-        return digest.hexdigest()
+        paths = [(name, self.root / name) for name in self.names]
+        sizes = [f"{n}\t{p.stat().st_size if p.is_file() else None}\n" for n, p in paths]
+        return digest("".join([super().manifest(), *sizes]))
 
 
 def image_folder(

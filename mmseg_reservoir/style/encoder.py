@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from ..core.state import tensor_bytes
+from ..io.files import digest
 from ..option_types import Count, PositiveFraction
 
 Size = Annotated[
@@ -68,10 +68,7 @@ class NormalizingEncoder:
 
 def weight_digest(module: nn.Module) -> str:
     """Return a checksum of all weights of a module."""
-    digest = hashlib.sha256()
-    for value in module.state_dict().values():
-        digest.update(tensor_bytes(value))
-    return digest.hexdigest()
+    return digest(map(tensor_bytes, module.state_dict().values()))
 
 
 def reduced(images: Tensor, size: Size) -> Tensor:

@@ -166,7 +166,7 @@ def test_table_is_printed_at_the_end(source_run):
     assert "mIoU by domain and visit" in source_run.printed
     assert f"{source_run.results['visits'][0]['mIoU']:.2f}" in source_run.printed
     assert "night" in source_run.printed
-    assert "beside the published row" not in source_run.printed  # MiniCity has none
+    assert "compared with the published row" not in source_run.printed  # MiniCity has none
 
 
 def test_published_row_is_printed_beside_ours(minicity, tmp_path, monkeypatch, capfd):
@@ -184,7 +184,7 @@ def test_published_row_is_printed_beside_ours(minicity, tmp_path, monkeypatch, c
     printed = capfd.readouterr().out
     assert results["complete"] is True
     assert results["config_file"] == str(config)
-    assert "beside the published row 'Own'" in printed
+    assert "compared with the published row 'Own'" in printed
     assert "11.5" in printed
     assert f"{results['visits'][0]['mIoU'] - 11.5:+.2f}" in printed
     assert "77.5" not in printed  # the run has no visit 4
