@@ -12,7 +12,7 @@ import torch
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
 from ..params.base import ParamSpace
-from ..params.norm_statistics import read_batch_share, set_batch_share
+from ..params.normalization import read_batch_share, set_batch_share
 from ..registry import parameters_of, table
 from .schema import Options, PartSpec, pick
 
