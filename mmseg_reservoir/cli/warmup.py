@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.config_files import import_custom_modules, read_config, set_options
-from ..config.schema import construct, without_scope
+from ..config.schema import without_scope
 from ..errors import ReservoirError
+from ..registry import construct
 from .command_line import Verb
 from .options import option
 
