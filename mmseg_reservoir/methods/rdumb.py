@@ -13,13 +13,12 @@ from .eta import Eta
 
 @register("method", "rdumb")
 class RDumb(Eta):
-    """ETA that forgets everything every ``reset_every`` batches (Press et al., Sec. 4).
+    """ETA with a reset of parameters and state every ``reset_every`` batches (Sec. 4).
 
-    Parameters, optimizer and average prediction go back to the start. Batches are counted per
-    domain, whether they led to an update or not. ``counts["resets"]`` counts the resets.
+    Each domain counts its batches, with or without an update. ``counts["resets"]`` counts resets.
 
     Args:
-        reset_every: The number of batches between resets.
+        reset_every: Number of batches between resets.
         **options: See :class:`Eta`.
     """
 
@@ -29,7 +28,7 @@ class RDumb(Eta):
         super().__init__(*args, **options)
         if reset_every < 1:
             raise ReservoirError(
-                f"reset_every must be at least 1 batch, got {reset_every}; never to reset is the "
+                f"reset_every must be at least 1 batch, got {reset_every}: without resets use the "
                 "method 'eta'"
             )
         self.reset_every = reset_every

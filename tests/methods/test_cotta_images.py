@@ -130,7 +130,7 @@ def test_the_papers_confidence_goes_by_the_number_of_classes(classes, confidence
 
 
 def test_bad_options_are_explained():
-    with pytest.raises(ReservoirError, match="one view or more"):
+    with pytest.raises(ReservoirError, match="at least one view"):
         cotta(views=0)
     with pytest.raises(ReservoirError, match="unknown average of cotta_images 'labels'"):
         cotta(average="labels")

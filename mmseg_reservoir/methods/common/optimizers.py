@@ -1,4 +1,4 @@
-"""What steps the adapted parameters: any optimizer of torch by its name."""
+"""Optimizers: any of torch's, by name."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ for _name, _cls in vars(torch.optim).items():
 
 
 def pick_optimizer(options: Options | str, where: str = "method.optimizer") -> PartSpec:
-    """Choose by ``dict(type="Adam", lr=...)``; its values are tried at once, on a number."""
+    """Read ``dict(type="Adam", lr=...)``, and check its values by a step on one number."""
     choice = pick("optimizer", options, where, default="Adam", given=("params",))
     number = torch.zeros(1, requires_grad=True)
     number.grad = torch.ones(1)
     try:
         choice.make(params=[number]).step()
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ReservoirError(f"{where}: {choice.name} does not take that: {error}") from error
+        raise ReservoirError(f"{where}: {choice.name} refuses these options: {error}") from error
     return choice
 
 
 def optimizer_factory(choice: PartSpec) -> partial:
-    """From parameters to the optimizer that was chosen."""
+    """Return the factory of the optimizer, a function of the parameters."""
     return partial(choice.factory, **choice.options)
