@@ -38,7 +38,7 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 
     Returns:
         ``images``: the number of images. ``manifest``: the hash of images and labels that
-        tools/check_dataset.py prints too; None if the files are not on this disk. ``sorted``:
+        ``reservoir check`` prints too; None if the files are not on this disk. ``sorted``:
         whether the stream is known to have the order of the names.
     """
     dataset = loader.dataset

@@ -51,7 +51,7 @@ class Preprocess:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
         except Exception as error:
             raise ReservoirError(
-                f"{name or file} cannot be decoded ({error}): run tools/check_dataset.py on the "
+                f"{name or file} cannot be decoded ({error}): run 'reservoir check' on the "
                 "data set to find all such files"
             ) from error
         pixels = np.array(self._cropped(resized, str(name or file)))
@@ -88,7 +88,7 @@ class FileImages(LabeledImages):
     ) -> None:
         if not names:
             raise ReservoirError(
-                f"there are no images in {display_path(root)}: run tools/check_dataset.py on it"
+                f"there are no images in {display_path(root)}: run 'reservoir check' on it"
             )
         self.root = Path(root)
         self.names = list(names)

@@ -1,7 +1,7 @@
 import pytest
 from run_records import rich_record, write
 
-from tools import figures
+from mmseg_reservoir.cli import figures
 
 
 @pytest.fixture
