@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
+from ..core.state import copied_to
 from ..errors import ReservoirError
 from ..params.base import ParamSpace
 from ..params.normalization import learning
