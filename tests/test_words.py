@@ -22,14 +22,12 @@ NOT_YET = (
     "mmseg_reservoir/cls",
     "mmseg_reservoir/config",
     "mmseg_reservoir/core",
-    "mmseg_reservoir/datasets",
     "mmseg_reservoir/errors.py",
     "mmseg_reservoir/fleet",
     "mmseg_reservoir/footage",
     "mmseg_reservoir/io",
     "mmseg_reservoir/live",
     "mmseg_reservoir/methods",
-    "mmseg_reservoir/minicity",
     "mmseg_reservoir/params",
     "mmseg_reservoir/registry.py",
     "mmseg_reservoir/report",
@@ -56,7 +54,7 @@ PHRASES = {
     r"look(s|ed|ing)? at (the )?source": "calibrate, measure",
     r"wish(es|ed)?|fulfil(l|s|led)?": "option, request",
     r"\w*(behaviour|colour|centre|licence|labell|cancelled|neighbour|favour)\w*": "American",
-    r"\w*(alis|nis|mis|imis|ogn?is|aris|oris|eris|etis|otis)(e|ed|es|ing|ation)": "American",
+    r"\w*(al|gn|an|on|tim|nim|xim|mar|tor|dard|ken|dom)is(e|ed|es|ing|ation)": "American",
 }
 """What no line has, and what to write instead."""
 NAMES = {

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..config.builder import CLASSIFICATION, RunBuilder, TaskContext
 from ..core.image_range import ImageRange
-from ..core.pipeline import Outcome
+from ..core.outcome import Outcome
 from ..core.side_effects import snapshot
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod

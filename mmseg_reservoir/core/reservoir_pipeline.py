@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..registry import choose, find, register
+from ..registry import find, register
 from .alignment import Alignment
 from .change import Change, read_flags
 from .expert_health import ProbePair
-from .expert_init import ExpertInit
+from .expert_init import InitOption
 from .guard import Guard
-from .pipeline import AdaptationPipeline, Outcome, find_route
+from .outcome import Outcome
+from .pipeline import AdaptationPipeline, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
 from .route import Route
@@ -61,7 +63,7 @@ class ReservoirPipeline(AdaptationPipeline):
         method: AdaptationMethod,
         router: Router,
         encoder: Callable[[Tensor], Tensor] | None = None,
-        init: str | ExpertInit = "mi",
+        init: InitOption = "mi",
         predict: Literal["before", "after"] = "before",
         ensemble: bool = True,
         progressive: bool = False,
@@ -80,9 +82,8 @@ class ReservoirPipeline(AdaptationPipeline):
         self.pooling = pooling
         self.trigger = trigger
         self.alignment = alignment
-        self.learns_unfit = choose(unfit, {"learn": True, "predict": False}, "handling of unfit")
-        keeps = choose(source, {"adapt": False, "keep": True}, "handling of the source's domain")
-        self.keeps_source = keeps and not method.needs_every_batch
+        self.learns_unfit = unfit == "learn"
+        self.keeps_source = source == "keep" and not method.needs_every_batch
         if alignment is not None:
             method.forward = alignment.attach(method.space.model, method.forward)
         self._has_safeguards = guard is not None or pooling is not None
@@ -96,14 +97,18 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Adapt the expert of the batch's style and predict with the experts' ensemble."""
-        route = find_route(self.router, self.encoder, inputs, complete, domain, self.check)
+        route, measured = find_route(
+            self.router, self.encoder, inputs, complete, domain, self.check
+        )
         if route.is_new:
             self._open(inputs)
         if not (route.fits or self.learns_unfit):
-            return self._wait(route, inputs)
-        if self._rests(route.index):
-            return self._rest(route, inputs)
-        return self._learn(route, inputs)
+            outcome = self._wait(route, inputs)
+        elif self._rests(route.index):
+            outcome = self._rest(route, inputs)
+        else:
+            outcome = self._learn(route, inputs)
+        return replace(outcome, **measured)
 
     def _learn(self, route: Route, inputs: Tensor, checks: bool = True) -> Outcome:
         """Adapt the routed expert and predict.
@@ -354,10 +359,10 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch with the experts as they are."""
-        route = find_route(self.router, self.encoder, inputs, False, domain, self.check)
+        route, measured = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         with self._aligned(route.index):
             logits = self._predict(route, inputs)
-        return self._outcome(logits, route, "style", "predict")
+        return replace(self._outcome(logits, route, "style", "predict"), **measured)
 
     def _predict(self, route: Route, inputs: Tensor) -> Tensor:
         """What the experts that are there say, in one forward pass."""

@@ -1,17 +1,18 @@
 """The published data sets, one file each: constants, layout on disk, and reader.
 
-Configs name the reader, tools/check_dataset.py the layout. mmseg reads the data sets of
+Configs name the reader, ``reservoir check`` the layout. mmseg reads the data sets of
 segmentation (`seg.datasets`), so `street_scenes` only has layouts.
 """
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 from ..config.schema import Options, pick
 from ..registry import register
 from . import ccc, cifar_c, domainnet, imagenet_c, pacs, street_scenes
-from .base import DomainSet, LabelledImages, SourceBatches
+from .base import DomainSet, LabeledImages, SourceBatches
 from .ccc import CCC
 from .cifar_c import CifarC, cifar
 from .digits import Corrupted, corrupted_digits, digits
@@ -36,7 +37,7 @@ LAYOUTS: dict[str, Layout] = {
     "pacs": pacs.LAYOUT,
     "shift": street_scenes.SHIFT,
 }
-"""Layouts by name, for tools/check_dataset.py."""
+"""Layouts by name, for ``reservoir check``."""
 
 register("data", "cifar10c")(partial(CifarC, classes=10))
 register("data", "cifar100c")(partial(CifarC, classes=100))
@@ -55,12 +56,19 @@ register("source", "digits")(digits)
 
 def build_dataset(options: Options) -> DomainSet | CCC:
     """Build a data set from options such as ``dict(type="cifar10c", root=..., severity=5)``."""
-    return pick("data", options, "data").make()
+    return pick("data", options, "data").build()
 
 
-def build_source(options: Options) -> LabelledImages:
+def build_source(options: Options) -> LabeledImages:
     """Build clean images from options such as ``dict(type="cifar10", root=...)``."""
-    return pick("source", options, "source_images").make()
+    return pick("source", options, "source_images").build()
+
+
+def __getattr__(name: str) -> type:
+    if name != "LabelledImages":  # old name
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now LabeledImages", DeprecationWarning, stacklevel=2)
+    return LabeledImages
 
 
 __all__ = [
@@ -72,7 +80,7 @@ __all__ = [
     "DomainNet126",
     "DomainSet",
     "ImageNetC",
-    "LabelledImages",
+    "LabeledImages",
     "SourceBatches",
     "build_dataset",
     "build_source",

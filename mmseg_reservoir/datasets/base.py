@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ReservoirError
+from ..io.files import digest
 from ..registry import suggest
 
-if TYPE_CHECKING:  # layouts are read without torch, whose import takes seconds
+if TYPE_CHECKING:  # layouts are read without torch: its import takes seconds
     from torch import Tensor
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
 
-class LabelledImages(ABC):
+class LabeledImages(ABC):
     """The images of one domain. None is decoded before :meth:`read`."""
 
     labels: np.ndarray
@@ -33,7 +33,7 @@ class LabelledImages(ABC):
 
     def manifest(self) -> str:
         """Return a hash that identifies the images: here of their labels in order."""
-        return hashlib.sha256(np.asarray(self.labels, "<i8").tobytes()).hexdigest()
+        return digest([np.asarray(self.labels, "<i8").tobytes()])
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor]:
         """Return images, and labels as int64."""
@@ -43,7 +43,7 @@ class LabelledImages(ABC):
         return self.read(indices), torch.from_numpy(np.array(self.labels[indices], np.int64))
 
 
-class ArrayImages(LabelledImages):
+class ArrayImages(LabeledImages):
     """Bytes ``(n, H, W, 3)``, such as a mapped ``.npy`` file, of which batches are read."""
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
@@ -74,7 +74,7 @@ class SourceBatches:
     """
 
     def __init__(
-        self, images: LabelledImages, batch_size: int = 200, count: int = 2000, seed: int = 0
+        self, images: LabeledImages, batch_size: int = 200, count: int = 2000, seed: int = 0
     ) -> None:
         self._rng = np.random.default_rng(seed)
         self.chosen = self._rng.permutation(len(images))[:count]
@@ -124,7 +124,7 @@ class DomainSet(ABC):
         if severity is not None:
             check_severity(severity)
 
-    def domain(self, name: str, severity: int | None = None) -> LabelledImages:
+    def domain(self, name: str, severity: int | None = None) -> LabeledImages:
         """Return the images of one of ``names``, by default of the data set's severity."""
         if name not in self.names:
             raise ReservoirError(f"no domain {name!r} was asked for{suggest(name, self.names)}")
@@ -139,7 +139,7 @@ class DomainSet(ABC):
         return {"title": self.title, "domains": list(self.names), "severity": self.severity}
 
     @abstractmethod
-    def _open(self, name: str, severity: int | None) -> LabelledImages:
+    def _open(self, name: str, severity: int | None) -> LabeledImages:
         """Return the images of a domain; both arguments are checked."""
 
 

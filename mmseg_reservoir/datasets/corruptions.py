@@ -150,7 +150,7 @@ def jpeg_compression(images: Tensor, quality: int, generator: Generator) -> Tens
 
 
 def _scale(images: Tensor) -> float:
-    """Return the factor for lengths, whose levels are for images of 32 pixels."""
+    """Return the factor for lengths: the levels are for images of 32 pixels."""
     return min(images.shape[2:]) / 32
 
 

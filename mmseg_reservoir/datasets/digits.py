@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .base import ArrayImages, DomainSet, LabelledImages
+from .base import ArrayImages, DomainSet, LabeledImages
 
 SIDE = 32
 STREAM_IMAGES = 200
@@ -49,7 +49,7 @@ class Corrupted(DomainSet):
 
     def __init__(
         self,
-        clean: LabelledImages,
+        clean: LabeledImages,
         corruptions: Sequence[str] | None = None,
         severity: int = 5,
         seed: int = 0,

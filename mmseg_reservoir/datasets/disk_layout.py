@@ -27,7 +27,7 @@ class Cell:
 
     Attributes:
         images: Folder of the images below the root, searched recursively.
-        labels: Folder of the labels. None if there are none to check.
+        labels: Folder of the labels. None if labels are not checked.
         expected: Published number of images. None accepts any number.
         needed: Whether a missing split is a problem. Otherwise it is a note.
         files: Names of the images below the root, if the data set lists them. Then ``images``
@@ -87,5 +87,5 @@ class Layout:
 
     def fits(self, root: Path) -> bool:
         """Return whether a folder is the root of this data set."""
-        found = all(any(root.glob(marker)) for marker in self.markers)
-        return found and not any(any(root.glob(marker)) for marker in self.foreign_markers)
+        has_all = all(any(root.glob(marker)) for marker in self.markers)
+        return has_all and not any(any(root.glob(marker)) for marker in self.foreign_markers)

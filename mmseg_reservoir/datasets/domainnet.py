@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
-from .base import DomainSet, LabelledImages
+from .base import DomainSet, LabeledImages
 from .disk_layout import Cell, Layout
 from .pictures import FileImages, Preprocess, read_list
 
@@ -79,7 +79,7 @@ class DomainNet126(DomainSet):
         return FileImages(self.root, *self.listed[name], self.preprocess)
 
 
-def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabelledImages:
+def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabeledImages:
     """Return the images of one domain of `DomainNet126`, as its list names them."""
     return DomainNet126(root, [domain], **options).domain(domain)
 

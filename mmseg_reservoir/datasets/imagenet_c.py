@@ -65,7 +65,7 @@ class ImageNetC(DomainSet):
         severity: 1 to 5.
         image_list: Text file that names the images to use. Defaults to all images.
         resize, crop, filter: See `Preprocess`. The published files have the right size.
-        classes: Number of class folders, whose sorted names give the labels.
+        classes: Number of class folders. Labels follow the order of their names.
     """
 
     title = "ImageNet-C"
@@ -94,7 +94,7 @@ class ImageNetC(DomainSet):
                 raise ReservoirError(
                     f"there is no {self.root / name}; {self.root} has "
                     f"{', '.join(available) or 'no corruption'}: unpack the archive that holds it, "
-                    f"see tools/check_dataset.py imagenetc {self.root}"
+                    f"see reservoir check imagenetc {self.root}"
                 )
 
     def _open(self, name: str, severity: int | None) -> FileImages:
@@ -103,7 +103,7 @@ class ImageNetC(DomainSet):
         if len(classes) != self.classes:
             raise ReservoirError(
                 f"{folder} has {len(classes)} class folders, not {self.classes}, so labels would "
-                f"be wrong: see tools/check_dataset.py imagenetc {self.root}"
+                f"be wrong: see reservoir check imagenetc {self.root}"
             )
         if self.image_list is None:
             return FileImages(folder, *list_classes(folder, classes), self.preprocess)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import numpy as np
 from PIL import Image
 
 from ..errors import ReservoirError
-from ..io.files import display_path
-from .base import LabelledImages
+from ..io.files import digest, display_path
+from ..registry import checked
+from .base import LabeledImages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +23,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png")
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
+@checked
 @dataclass(frozen=True)
 class Preprocess:
     """Decode an image, resize it, and crop its center.
@@ -35,11 +36,7 @@ class Preprocess:
 
     resize: int | tuple[int, int] | None = None
     crop: int | None = None
-    filter: str = "bilinear"
-
-    def __post_init__(self) -> None:
-        if self.filter not in FILTERS:
-            raise ReservoirError(f"filter must be {' or '.join(FILTERS)}, got {self.filter!r}")
+    filter: Literal["bilinear", "bicubic"] = "bilinear"
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
         """Return an image ``(3, H, W)``, floats in [0, 1]; messages call it ``name``."""
@@ -51,7 +48,7 @@ class Preprocess:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
         except Exception as error:
             raise ReservoirError(
-                f"{name or file} cannot be decoded ({error}): run tools/check_dataset.py on the "
+                f"{name or file} cannot be decoded ({error}): run 'reservoir check' on the "
                 "data set to find all such files"
             ) from error
         pixels = np.array(self._cropped(resized, str(name or file)))
@@ -80,7 +77,7 @@ class Preprocess:
         return image.crop((left, top, left + self.crop, top + self.crop))
 
 
-class FileImages(LabelledImages):
+class FileImages(LabeledImages):
     """Files that are decoded when they are read; names are relative to the root."""
 
     def __init__(
@@ -88,7 +85,7 @@ class FileImages(LabelledImages):
     ) -> None:
         if not names:
             raise ReservoirError(
-                f"there are no images in {display_path(root)}: run tools/check_dataset.py on it"
+                f"there are no images in {display_path(root)}: run 'reservoir check' on it"
             )
         self.root = Path(root)
         self.names = list(names)
@@ -109,11 +106,9 @@ class FileImages(LabelledImages):
 
     def manifest(self) -> str:
         """Return a hash that also covers names and sizes. A missing file counts as no size."""
-        digest = hashlib.sha256(super().manifest().encode())
-        for name in self.names:
-            path = self.root / name
-            digest.update(f"{name}\t{path.stat().st_size if path.is_file() else None}\n".encode())
-        return digest.hexdigest()
+        paths = [(name, self.root / name) for name in self.names]
+        sizes = [f"{n}\t{p.stat().st_size if p.is_file() else None}\n" for n, p in paths]
+        return digest("".join([super().manifest(), *sizes]))
 
 
 def image_folder(

@@ -11,7 +11,7 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta
 from mmseg_reservoir.methods.cotta import RATIOS, View, make_views, scaled
 from mmseg_reservoir.params import ParamSpace, norm_affine
-from mmseg_reservoir.params.normalisation import use_batch_statistics
+from mmseg_reservoir.params.normalization import use_batch_statistics
 from mmseg_reservoir.routing import OracleRouter
 
 IMAGE = torch.randn(1, 3, 8, 12, generator=torch.Generator().manual_seed(3))
@@ -200,9 +200,9 @@ def test_a_cloned_expert_inherits_the_student():
 
 
 def test_bad_options_are_explained():
-    with pytest.raises(ReservoirError, match="unknown score of cotta 'labels'; valid: composite"):
+    with pytest.raises(ReservoirError, match="one of composite, mean, single, got 'labels'"):
         cotta(score="labels")
-    with pytest.raises(ReservoirError, match="one ratio or more"):
+    with pytest.raises(ReservoirError, match="ratios is empty"):
         cotta(ratios=())
 
 

@@ -11,7 +11,7 @@ from mmseg_reservoir.methods import Rotta
 from mmseg_reservoir.methods.common.augment import Augment
 from mmseg_reservoir.methods.rotta import RobustNorms
 from mmseg_reservoir.params import ParamSpace, norm_affine, set_batch_share
-from mmseg_reservoir.params.normalisation import use_batch_statistics
+from mmseg_reservoir.params.normalization import use_batch_statistics
 from mmseg_reservoir.routing import OracleRouter
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1
@@ -168,7 +168,7 @@ def test_the_papers_settings_are_the_defaults():
 
 
 def test_bad_options_and_pixels_are_explained():
-    with pytest.raises(ReservoirError, match="capacity and update_every of at least 1"):
+    with pytest.raises(ReservoirError, match="capacity must be a whole number of at least 1"):
         rotta(capacity=0)
     method = make_method(Rotta, supports="pixels")
     with pytest.raises(ReservoirError, match=r"needs logits \(N, C\), got \(1, 5, 8, 8\)"):

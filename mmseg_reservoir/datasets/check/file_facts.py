@@ -80,7 +80,7 @@ def _examine_array(path: Path, facts: Facts) -> Facts:
     except ValueError as error:
         return replace(facts, fault=f"is truncated or no plain .npy file ({error})")
     if path.stat().st_size > array.offset + array.nbytes:
-        return replace(facts, fault="is longer than its header says")
+        return replace(facts, fault="is longer than its header declares")
     is_list = array.ndim == 1 and np.issubdtype(array.dtype, np.integer)
     values = tuple(np.unique(array).tolist()) if is_list else None
     return replace(facts, array=(array.shape, str(array.dtype)), values=values)
