@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from ..config.builder import CLASSIFICATION, RunBuilder
-from ..config.schema import Options, check_options, parameters_of, pick
+from ..config.schema import Options, pick
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import SourceBatches, build_dataset, build_source
 from ..errors import ReservoirError
-from ..registry import find, suggest
+from ..option_types import Count, check_value
+from ..registry import check_options, find, parameters_of, suggest
 from ..report.progress import StreamProgress
 from ..runs.generators import seed_generators
 from ..runs.identity import run_identity
@@ -159,7 +160,7 @@ def check_all(config: Options, seed: int) -> RunBuilder:
     """
     plan = RunBuilder(CLASSIFICATION, **_adaptation(config), seed=seed)
     pick("data", config["data"], "data")
-    pick("stream", config["stream"], "stream", default="csc", given=("data",))
+    pick("stream", config["stream"], "stream", default="csc", injected=("data",))
     check_options(RunSaver, config.get("saving") or {}, "saving", _NOT_SAVING)
     if config.get("source_images"):
         _source_options(config["source_images"])
@@ -220,8 +221,7 @@ def _source_options(options: Options) -> tuple[dict[str, Any], dict[str, int]]:
         if name not in valid:
             raise ReservoirError(f"source_images has no option {name!r}{suggest(name, valid)}")
     count = {"count": options.pop("num_images")} if "num_images" in options else {}
-    check_options(SourceBatches, count, "source_images", ("images", "batch_size", "seed"))
-    if count and count["count"] < 1:
-        raise ReservoirError(f"source_images.num_images must be 1 or more, got {count['count']}")
+    if count:
+        check_value(count["count"], Count, "source_images.num_images")
     pick("source", options, "source_images")
     return options, count
