@@ -23,7 +23,6 @@ NOT_YET = (
     "mmseg_reservoir/methods",
     "mmseg_reservoir/params",
     "mmseg_reservoir/registry.py",
-    "mmseg_reservoir/report",
     "mmseg_reservoir/routing",
     "mmseg_reservoir/runs",
     "mmseg_reservoir/seg",
