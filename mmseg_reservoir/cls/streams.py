@@ -128,6 +128,7 @@ class CCCStream:
     """
 
     kind: ClassVar[str] = "ccc"
+    rounds: ClassVar[int | None] = None
 
     data: CCC
     batch_size: int = 64
@@ -138,6 +139,16 @@ class CCCStream:
         check_numbers(batch_size=self.batch_size, interval=self.interval)
         if self.limit is not None:
             check_numbers(limit=self.limit)
+
+    @property
+    def scored_as(self) -> str:
+        """Name under which all batches of a round are scored: domains change in each batch."""
+        return self.data.title
+
+    @property
+    def total(self) -> int | None:
+        """Number of batches, None if it is unknown."""
+        return self.limit
 
     def __iter__(self) -> Iterator[StreamBatch]:
         return self.from_batch(0)
