@@ -32,7 +32,7 @@ from benchmarks.routing_scores import Step, mean, routing_scores
 from benchmarks.stream_orders import ORDERS, Frame
 from benchmarks.style_streams import CHANNELS, SOURCE, UNSEEN, select, stream_order, taps
 from mmseg_reservoir.config.presets import PRESETS, with_preset
-from mmseg_reservoir.config.reservoir_plan import ReservoirPlan
+from mmseg_reservoir.config.reservoir_builder import ReservoirBuilder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.registry import choose
 from mmseg_reservoir.routing import Router
@@ -48,7 +48,7 @@ def make_router(source: Tensor, options: Mapping[str, Any], seed: int = 0) -> Ro
     style = with_preset(options)["style"]
     both = 2 if style["statistic"] == "mean_var" else 1
     groups = [both * CHANNELS[tap] for tap in taps(style)]
-    return ReservoirPlan(options, seed).make_router().fit(Calibration(source, groups=groups))
+    return ReservoirBuilder(options, seed).build_router().fit(Calibration(source, groups=groups))
 
 
 class Routers:
@@ -61,7 +61,7 @@ class Routers:
     def __init__(self, source: Tensor, options: Mapping[str, Any]) -> None:
         self.source, self.options = source, options
         self._fitted: Router | None = None
-        plan = ReservoirPlan(options, seed=0)
+        plan = ReservoirBuilder(options, seed=0)
         self._is_random = any(part.accepts("seed") for part in (plan.router, *plan.parts.values()))
 
     def make(self, seed: int) -> Router:

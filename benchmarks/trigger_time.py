@@ -38,7 +38,7 @@ def stages(turns: int, style_size: float | None = None) -> dict[str, float]:
     torch.manual_seed(0)
     inputs = torch.randn(1, 3, 256, 512)
     size = {} if style_size is None else {"size": style_size}
-    encode = pick("style", {**STREAM["style"], **size}, "style").make()
+    encode = pick("style", {**STREAM["style"], **size}, "style").build()
     pipelines = {name: _b0(trigger) for name, trigger in (("adapt", None), ("rest", NEVER))}
     seconds: dict[str, list[float]] = {"style": [], "adapt": [], "rest": []}
     for _ in range(turns + 1):

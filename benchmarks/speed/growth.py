@@ -11,7 +11,7 @@ from benchmarks.speed.interleaved import Spread, interleave
 from benchmarks.speed.ratios import Clock, Figures
 from benchmarks.speed.recurring import Styles
 from mmseg_reservoir.config.presets import with_preset
-from mmseg_reservoir.config.reservoir_plan import ReservoirPlan
+from mmseg_reservoir.config.reservoir_builder import ReservoirBuilder
 from mmseg_reservoir.core.reservoir import Reservoir
 from mmseg_reservoir.style import Calibration, StyleEncoder
 
@@ -28,7 +28,7 @@ def route_cost(
         options["memory"] = {"capacity": capacity}
     groups = _WIDTHS[with_preset(options)["style"]["statistic"]]
     styles = Styles(k, sum(groups))
-    router = ReservoirPlan(options, seed=0).make_router()
+    router = ReservoirBuilder(options, seed=0).build_router()
     router.fit(Calibration(styles.draw(0, 120), groups=groups))
     for condition in [c for _ in range(2) for c in range(1, k)]:
         for style in styles.draw(condition, 16):

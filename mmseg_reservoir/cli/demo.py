@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ..io.files import shipped
 from .command_line import Verb
-from .options import share
+from .options import shared, switch
 
 CONFIGS = shipped("configs/minicity")
 ROOT = Path.cwd() if ".mim" in CONFIGS.parts else CONFIGS.parents[1]
@@ -169,22 +169,6 @@ def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Pat
     return files
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(
-        parser,
-        "--rounds",
-        help="visit each condition N times (default: 3, with --all 2)",
-    )
-    share(parser, "--seed", default=0)
-    parser.add_argument("--all", action="store_true", help="run every row of the table")
-    parser.add_argument(
-        "--analysis", action="store_true", help="add other routers: the paper's, an oracle"
-    )
-    share(parser, "--workers", default=min(4, os.cpu_count() or 1))
-    share(parser, "--out", default=Path("work_dirs/demo"))
-
-
 def run(args: argparse.Namespace) -> None:
     """Run the demonstration."""
     # Not above: processes that draw MiniCity import this file and need none of these.
@@ -213,4 +197,13 @@ def run(args: argparse.Namespace) -> None:
     print(f"3. {page}: everything about the runs, with a slider over their labels")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    run,
+    shared("--rounds", help="visit each condition N times (default: 3, with --all 2)"),
+    shared("--seed", default=0),
+    switch("--all", "run every row of the table"),
+    switch("--analysis", "add other routers: the paper's, an oracle"),
+    shared("--workers", default=min(4, os.cpu_count() or 1)),
+    shared("--out", default=Path("work_dirs/demo")),
+)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..io.files import shipped, write_text
 from .command_line import Verb
-from .options import share
+from .options import option, shared
 
 CONFIGS = shipped("configs/cls")
 CONVNET = {
@@ -65,9 +65,9 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
     from ..registry import choose
     from ..report.charts import PRESET_SUFFIXES
 
-    known = {method: method for _, methods in NETS.values() for method in methods.values()}
+    methods = {method: method for _, methods in NETS.values() for method in methods.values()}
     for method in only or []:
-        choose(method, known, "method for --only")
+        choose(method, methods, "method for --only")
     runs = {}
     for net, (table, methods) in NETS.items():
         for name, method in methods.items():
@@ -93,7 +93,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     path = CONFIGS / f"{row.table}.py"
     changes = {"stream.rounds": rounds, "randomness.seed": seed, "device": "cpu"}
-    # No row says anything of these, so they may be merged before one is chosen.
+    # No row has these options, so they can be merged before the row is chosen.
     options = choose_row(read_config(path, changes).to_dict(), row.method, row.preset or False)
     label = row_label(row.method, options)
     folder = out / f"{row.table}_{label}"
@@ -136,17 +136,6 @@ def run_all(
     return results
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "--rounds", default=20)
-    share(parser, "--seed", default=0)
-    parser.add_argument(
-        "--only", nargs="+", metavar="METHOD", help="run only these, such as: --only tent eata"
-    )
-    share(parser, "--workers", default=min(2, os.cpu_count() or 1))
-    share(parser, "--out", default=Path("work_dirs/demo_cls"))
-
-
 def run(args: argparse.Namespace) -> None:
     """Run the demonstration."""
     # Threads of several processes on the same cores only wait for each other.
@@ -170,4 +159,12 @@ def run(args: argparse.Namespace) -> None:
     print(f"{time.monotonic() - start:.0f} s in all")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    run,
+    shared("--rounds", default=20),
+    shared("--seed", default=0),
+    option("--only METHOD", "run only these, such as: --only tent eata", nargs="+"),
+    shared("--workers", default=min(2, os.cpu_count() or 1)),
+    shared("--out", default=Path("work_dirs/demo_cls")),
+)

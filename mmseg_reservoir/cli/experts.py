@@ -15,51 +15,7 @@ from pathlib import Path
 
 from ..errors import ReservoirError
 from .command_line import Verb
-from .options import share
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the commands and their options."""
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    inspect = commands.add_parser("inspect", help="print a table of the experts")
-    inspect.add_argument("folder", type=Path, help="a saved reservoir")
-    inspect.set_defaults(run=run_inspect)
-
-    merge = commands.add_parser("merge", help="merge two reservoirs into one")
-    merge.add_argument("folders", type=Path, nargs=2, metavar="FOLDER", help="saved reservoirs")
-    merge.add_argument(
-        "--k-max",
-        type=int,
-        metavar="N",
-        help="leave room for N experts (default: the larger of the two)",
-    )
-    merge.set_defaults(run=run_merge)
-
-    prune = commands.add_parser("prune", help="remove experts, never that of the source")
-    prune.add_argument("folder", type=Path, help="a saved reservoir")
-    which = prune.add_mutually_exclusive_group(required=True)
-    which.add_argument("--experts", type=int, nargs="+", metavar="N", help="remove these")
-    which.add_argument(
-        "--least", type=int, metavar="N", help="remove the N that have seen the fewest images"
-    )
-    which.add_argument("--unused", action="store_true", help="remove those that have seen none")
-    prune.set_defaults(run=run_prune)
-
-    export = commands.add_parser("export", help="write one expert as a plain checkpoint")
-    export.add_argument("folder", type=Path, help="a saved reservoir")
-    export.add_argument("expert", type=int, help="number of the expert")
-    export.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        help="checkpoint of the source model (default: that of the run)",
-    )
-    export.set_defaults(run=run_export)
-    for command, metavar in ((merge, "FOLDER"), (prune, "FOLDER"), (export, "FILE")):
-        command.add_argument(
-            "-o", "--out", type=Path, required=True, metavar=metavar, help="write to this path"
-        )
-        share(command, "--overwrite", help="replace what --out holds")
+from .options import option, shared
 
 
 def find_reservoir(folder: Path) -> Path:
@@ -132,12 +88,50 @@ def run_export(args: argparse.Namespace) -> None:
     contents = read_folder(find_reservoir(args.folder))
     checkpoint = args.checkpoint or contents.about.get("checkpoint")
     if not checkpoint:
-        raise ReservoirError(
-            f"{args.folder} does not say which checkpoint its run had: give --checkpoint FILE"
-        )
+        raise ReservoirError(f"{args.folder} has no checkpoint of its run: give --checkpoint FILE")
     print(
         f"expert {args.expert} is in {export_expert(contents, args.expert, checkpoint, args.out)}"
     )
 
 
-main = Verb(__doc__, add_options, lambda args: args.run(args))
+_FOLDER = option("folder", "a saved reservoir", type=Path)
+_OUT = option("-o --out PATH", "write to this path", type=Path, required=True)
+_REPLACE = shared("--overwrite", help="replace what --out holds")
+_COMMANDS = {
+    "inspect": ("print a table of the experts", run_inspect, _FOLDER),
+    "merge": (
+        "merge two reservoirs into one",
+        run_merge,
+        option("folders", "saved reservoirs", type=Path, nargs=2, metavar="FOLDER"),
+        option("--k-max N", "leave room for N experts (default: the larger of the two)", type=int),
+        *(_OUT, _REPLACE),
+    ),
+    "prune": ("remove experts, never that of the source", run_prune, _FOLDER, _OUT, _REPLACE),
+    "export": (
+        "write one expert as a plain checkpoint",
+        run_export,
+        _FOLDER,
+        option("expert", "number of the expert", type=int),
+        option("--checkpoint FILE", "checkpoint of the source model (default: that of the run)"),
+        *(_OUT, _REPLACE),
+    ),
+}
+
+
+def _add_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, (help, run, *options) in _COMMANDS.items():
+        command = commands.add_parser(name, help=help)
+        command.set_defaults(run=run)
+        for each in options:
+            each.add_to(command)
+        if name == "prune":
+            group = command.add_mutually_exclusive_group(required=True)
+            group.add_argument("--experts", type=int, nargs="+", metavar="N", help="remove these")
+            seen = "remove the N that have seen the fewest images"
+            group.add_argument("--least", type=int, metavar="N", help=seen)
+            none = "remove those that have seen none"
+            group.add_argument("--unused", action="store_true", help=none)
+
+
+main = Verb(__doc__, lambda args: args.run(args), _add_commands)

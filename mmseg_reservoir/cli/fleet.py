@@ -20,44 +20,14 @@ from ..errors import ReservoirError
 from ..fleet.ray_session import ray_session
 from ..report.tables import make_table
 from .command_line import Verb
-from .options import add_footage_options, share
+from .options import FOOTAGE, option, shared, switch
 
 if TYPE_CHECKING:
     from ..fleet.camera_run import CameraRun
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "streams", nargs="+", help="folders, globs, video files, camera numbers: one per camera"
-    )
-    share(parser, "--model", required=True)
-    add_footage_options(parser)
-    share(parser, "--out", default=Path("work_dirs/fleet"))
-    share(parser, "--save-every", default=50)
-    parser.add_argument(
-        "--merge-every",
-        type=int,
-        default=100,
-        metavar="N",
-        help="merge the experts of a camera with those of all every N frames",
-    )
-    parser.add_argument("--no-merge", action="store_true", help="keep the cameras apart")
-    parser.add_argument(
-        "--restarts",
-        type=int,
-        default=3,
-        metavar="N",
-        help="restart a camera whose process dies up to N times",
-    )
-    parser.add_argument(
-        "--cpus", type=float, default=1.0, metavar="N", help="reserve N cores for each camera"
-    )
-    share(parser, "--ray", "--jobs")
-
-
 def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
-    """A camera for every stream, each with a folder of its own."""
+    """Return a camera for every stream, each with its folder."""
     from ..fleet.camera_run import CameraRun
     from ..footage.fleet_footage import InferencerOrder
     from ..seg.source_images import find_source_images
@@ -133,4 +103,22 @@ def _state_of(outcome: dict[str, Any]) -> str:
     return "failed" if "error" in outcome else "not merged" if outcome["refused"] else "done"
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    run,
+    option("streams", "one per camera: folder, glob, video file or camera number", nargs="+"),
+    shared("--model", required=True),
+    *FOOTAGE,
+    shared("--out", default=Path("work_dirs/fleet")),
+    shared("--save-every", default=50),
+    option(
+        "--merge-every N",
+        "merge the experts of a camera with those of all every N frames",
+        type=int,
+        default=100,
+    ),
+    switch("--no-merge", "keep the cameras apart"),
+    option("--restarts N", "restart a camera after a crash up to N times", type=int, default=3),
+    option("--cpus N", "reserve N cores for each camera", type=float, default=1.0),
+    *("--ray", "--jobs"),
+)

@@ -23,13 +23,7 @@ from ..report.summary import (
 from ..runs.reader import read_runs
 from ..runs.record import strict_json
 from .command_line import Verb, warn
-from .options import share
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "runs", metavar="RUN")
-    share(parser, "--markdown", "--json")
+from .options import shared
 
 
 def run(args: argparse.Namespace) -> None:
@@ -51,4 +45,9 @@ def show_summary(runs: list[str], markdown: Path | None, json: Path | None) -> N
         write_text(json, strict_json(to_json(groups, warnings)))
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    run,
+    shared("runs", metavar="RUN"),
+    *("--markdown", "--json"),
+)

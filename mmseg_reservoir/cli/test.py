@@ -17,7 +17,7 @@ from ..errors import ReservoirError
 from ..io.files import make_work_dir
 from ..report.rate_choice import LR_GRID
 from .command_line import Verb
-from .options import add_test_options, check_seed
+from .options import TEST, check_seed, option, switch
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
     from mmengine.config import Config
@@ -33,58 +33,6 @@ KNOWN_KEYS = (
     *("default_scope", "randomness", "experiment_name", "cfg"),
 )
 """What --cfg-options may set though a config does not: ours, and the arguments of the runner."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options, in the manner of mmseg's ``tools/test.py``."""
-    add_test_options(parser)
-    parser.add_argument(
-        "checkpoint", nargs="?", help="weights of the model (default: load_from of the config)"
-    )
-    parser.add_argument("--show-dir", metavar="DIR", help="save panels with pseudo-labels here")
-    parser.add_argument(
-        "--show-frames",
-        type=_count_or_all,
-        metavar="N|all",
-        help="with --show-dir: save N frames of every visit, evenly spaced (default: the first)",
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="DIR|source",
-        help="with --show-dir: also show the source model, or the --show-dir of another run",
-    )
-    parser.add_argument(
-        "--progress-file", metavar="FILE", help="write the position in the stream here, as JSON"
-    )
-    parser.add_argument(
-        "--protocol",
-        choices=("published", "fair"),
-        default="published",
-        help="published: run the config as it is; fair: run it once per learning rate of a grid "
-        "that is the same for every method, and mark the best by a criterion without labels",
-    )
-    parser.add_argument(
-        "--lr-grid",
-        nargs="+",
-        type=float,
-        metavar="LR",
-        help="with --protocol fair: try these learning rates "
-        f"(default: {' '.join(f'{lr:g}' for lr in LR_GRID)})",
-    )
-    parser.add_argument(
-        "--allow-mismatch", action="store_true", help="accept a checkpoint that does not fit"
-    )
-    parser.add_argument(
-        "--on-bad-image",
-        choices=("stop", "skip"),
-        help="stop at an image or label that cannot be used, or skip, report and count it "
-        "(default: stop)",
-    )
-    parser.add_argument(
-        "--random-weights",
-        action="store_true",
-        help="run without a checkpoint, to measure speed and memory only",
-    )
 
 
 def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
@@ -203,4 +151,42 @@ def run(args: argparse.Namespace) -> None:
     runner.test()
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    run,
+    *TEST,
+    option("checkpoint", "weights of the model (default: load_from of the config)", nargs="?"),
+    option("--show-dir DIR", "save panels with pseudo-labels here"),
+    option(
+        "--show-frames N|all",
+        "with --show-dir: save N frames of every visit, evenly spaced (default: the first)",
+        type=_count_or_all,
+    ),
+    option(
+        "--baseline DIR|source",
+        "with --show-dir: also show the source model, or the --show-dir of another run",
+    ),
+    option("--progress-file FILE", "write the position in the stream here, as JSON"),
+    option(
+        "--protocol",
+        "published: run the config as it is; fair: run it once per learning rate of a grid that is "
+        "the same for every method, and mark the best by a criterion without labels",
+        choices=("published", "fair"),
+        default="published",
+    ),
+    option(
+        "--lr-grid LR",
+        "with --protocol fair: try these learning rates "
+        f"(default: {' '.join(f'{lr:g}' for lr in LR_GRID)})",
+        nargs="+",
+        type=float,
+    ),
+    switch("--allow-mismatch", "accept a checkpoint that does not fit"),
+    option(
+        "--on-bad-image",
+        "stop at an image or label that cannot be used, or skip, report and count it "
+        "(default: stop)",
+        choices=("stop", "skip"),
+    ),
+    switch("--random-weights", "run without a checkpoint, to measure speed and memory only"),
+)

@@ -12,15 +12,7 @@ from pathlib import Path
 
 from ..config.config_files import import_custom_modules, read_config, set_options
 from .command_line import Verb
-from .options import share
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "config", "--work-dir", "--cfg-options")
-    parser.add_argument(
-        "--export", metavar="FILE", help="also write the weights to this .safetensors file"
-    )
+from .options import option
 
 
 def run(args: argparse.Namespace) -> None:
@@ -41,4 +33,9 @@ def run(args: argparse.Namespace) -> None:
         runner.logger.info(f"Weights written to {args.export}")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    run,
+    *("config", "--work-dir", "--cfg-options"),
+    option("--export FILE", "also write the weights to this .safetensors file"),
+)

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from ..config.builder import CLASSIFICATION, RunBuilder
-from ..config.schema import Options, check_options, pick
+from ..config.schema import Options, pick
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import build_dataset
 from ..datasets.source import LazySource, source_options
 from ..errors import ReservoirError
-from ..registry import suggest
+from ..registry import check_options, suggest
 from ..report.progress import StreamProgress
 from ..runs.generators import seed_generators
 from ..runs.identity import run_identity
@@ -141,7 +141,7 @@ def check_all(config: Options, seed: int) -> RunBuilder:
     """Check all options before anything is read or computed; return the builder of the run."""
     plan = RunBuilder(CLASSIFICATION, **_adaptation(config), seed=seed)
     pick("data", config["data"], "data")
-    pick("stream", config["stream"], "stream", default="csc", given=("data",))
+    pick("stream", config["stream"], "stream", default="csc", injected=("data",))
     check_options(RunSaver, config.get("saving") or {}, "saving", _NOT_SAVING)
     if config.get("source_images"):
         source_options(config["source_images"])

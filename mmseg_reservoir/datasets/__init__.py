@@ -57,12 +57,12 @@ register("source", "digits")(digits)
 
 def build_dataset(options: Options) -> DomainSet | CCC:
     """Build a data set from options such as ``dict(type="cifar10c", root=..., severity=5)``."""
-    return pick("data", options, "data").make()
+    return pick("data", options, "data").build()
 
 
 def build_source(options: Options) -> LabeledImages:
     """Build clean images from options such as ``dict(type="cifar10", root=...)``."""
-    return pick("source", options, "source_images").make()
+    return pick("source", options, "source_images").build()
 
 
 def __getattr__(name: str) -> type:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..config.schema import Options, check_options, parameters_of, pick
+from ..config.schema import Options, PartSpec, pick
 from ..errors import ReservoirError
-from ..registry import find, suggest
+from ..option_types import Count, check_value
+from ..registry import find, parameters_of, suggest
 from .base import LabeledImages
 
 if TYPE_CHECKING:
@@ -56,27 +57,25 @@ class LazySource:
     """
 
     def __init__(self, options: Options, batch_size: int, seed: int) -> None:
-        self.options, count = source_options(options)
+        self.images, count = source_options(options)
         self.arguments = {"batch_size": batch_size, "seed": seed, **count}
 
     @cached_property
     def _batches(self) -> SourceBatches:
-        return SourceBatches(pick("source", self.options, "source_images").make(), **self.arguments)
+        return SourceBatches(self.images.build(), **self.arguments)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         yield from self._batches
 
 
-def source_options(options: Options) -> tuple[dict[str, Any], dict[str, int]]:
-    """Check the options of source images; return those of the type, and the count."""
+def source_options(options: Options) -> tuple[PartSpec, dict[str, int]]:
+    """Check the options of source images; return the images to build and their count."""
     options = dict(options)
     valid = ("type", "num_images", *parameters_of(find("source", options.get("type", ""))))
     for name in options:
         if name not in valid:
             raise ReservoirError(f"source_images has no option {name!r}{suggest(name, valid)}")
     count = {"count": options.pop("num_images")} if "num_images" in options else {}
-    check_options(SourceBatches, count, "source_images", ("images", "batch_size", "seed"))
-    if count and count["count"] < 1:
-        raise ReservoirError(f"source_images.num_images must be 1 or more, got {count['count']}")
-    pick("source", options, "source_images")
-    return options, count
+    if count:
+        check_value(count["count"], Count, "source_images.num_images")
+    return pick("source", options, "source_images"), count

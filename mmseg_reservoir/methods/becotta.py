@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.losses import entropy
-from ..errors import ReservoirError
+from ..option_types import Momentum, Positive
 from ..registry import register
 from .base import AdaptationMethod, samples
 
@@ -45,14 +45,9 @@ class Becotta(AdaptationMethod):
     filter_options = ("margin", "confidence")
 
     def __init__(
-        self, *args: Any, margin: float = 0.4, confidence: float = 0.69, **options: Any
+        self, *args: Any, margin: Positive = 0.4, confidence: Momentum = 0.69, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        if margin <= 0 or not 0 <= confidence < 1:
-            raise ReservoirError(
-                "becotta needs a margin above 0 and a confidence in [0, 1), got "
-                f"margin={margin}, confidence={confidence}: no pixel could ever pass"
-            )
         self.margin = margin
         self.confidence = confidence
         self.counts |= {"pixels": 0, "selected": 0}

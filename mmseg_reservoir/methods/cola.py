@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from ..errors import ReservoirError
-from ..registry import choose, register
+from ..option_types import Count, NonNegative, Positive
+from ..registry import register
 from .base import Forward, moving_average, samples
 from .eta import Eta
 
@@ -56,26 +56,19 @@ class Cola(Eta):
     def __init__(
         self,
         *args: Any,
-        threshold: float = 0.1,
+        threshold: NonNegative = 0.1,
         stem_momentum: float = 0.8,
         alpha_lr: float = 0.1,
         start: Literal["uniform", "similarity"] = "uniform",
-        temperature: float = 0.1,
-        limit: int | None = None,
+        temperature: Positive = 0.1,
+        limit: Count | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
-        if threshold < 0 or temperature <= 0 or (limit is not None and limit < 1):
-            raise ReservoirError(
-                "cola needs a threshold of at least 0, a temperature above 0 and a limit of at "
-                f"least 1, got threshold={threshold}, temperature={temperature}, limit={limit}"
-            )
         self.threshold = threshold
         self.stem_momentum = stem_momentum
         self.alpha_lr = alpha_lr
-        self.by_similarity = choose(
-            start, {"uniform": False, "similarity": True}, "start of a domain"
-        )
+        self.by_similarity = start == "similarity"
         self.temperature = temperature
         self.limit = limit
         self.counts["shifts"] = 0

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, interpolate
 
 from ..errors import ReservoirError
+from ..option_types import Positive
 from ..params.normalization import goes_by_batch
-from ..registry import choose, register
+from ..registry import register
 from .base import Forward
 from .common.mean_teacher import MeanTeacher, as_logits
 
@@ -95,7 +96,7 @@ class Cotta(MeanTeacher):
         confidence: float = 0.69,
         ratios: Sequence[float] = RATIOS,
         flip: bool = True,
-        label_scale: float = 1.0,
+        label_scale: Positive = 1.0,
         at_once: bool = True,
         score: Literal["composite", "mean", "single"] = "composite",
         **options: Any,
@@ -103,12 +104,9 @@ class Cotta(MeanTeacher):
         self.confidence = confidence
         self.views = make_views(ratios, flip)
         self.label_scale = label_scale
-        self.score = choose(score, {name: name for name in _SCORES}, "score of cotta")
-        if not (self.views and label_scale > 0):
-            raise ReservoirError(
-                "cotta needs one ratio or more and a positive label_scale, got "
-                f"{list(ratios)} and {label_scale}"
-            )
+        self.score = score
+        if not self.views:
+            raise ReservoirError("method.ratios is empty: cotta needs one or more")
         super().__init__(*args, **options)
         self.at_once = at_once and not goes_by_batch(self.space.model)
 

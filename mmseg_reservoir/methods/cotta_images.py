@@ -8,9 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..config.schema import construct
-from ..errors import ReservoirError
-from ..registry import choose, register
+from ..option_types import Count
+from ..registry import construct, register
 from .common.augment import Augment
 from .common.by_classes import by_classes
 from .common.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
@@ -47,19 +46,15 @@ class CottaImages(MeanTeacher):
         self,
         *args: Any,
         confidence: float | None = None,
-        views: int = 32,
+        views: Count = 32,
         average: Literal["probabilities", "logits"] = "probabilities",
         augment: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.confidence = confidence
         self.views = views
-        self.of_logits = choose(
-            average, {"probabilities": False, "logits": True}, "average of cotta_images"
-        )
+        self.of_logits = average == "logits"
         self.augment = construct(Augment, augment or {}, "method.augment")
-        if views < 1:
-            raise ReservoirError(f"cotta_images needs one view or more, got views={views}")
         super().__init__(*args, **options)
         self.counts["augmented"] = 0
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import Count, Fraction, Positive
 from ..registry import register
 from .vpt import Vpt, discrepancy, statistics
 
@@ -49,19 +49,14 @@ class DPCore(Vpt):
     def __init__(
         self,
         *args: Any,
-        temperature: float = 3.0,
+        temperature: Positive = 3.0,
         ratio: float = 0.8,
-        alpha: float = 0.999,
-        limit: int | None = None,
+        alpha: Fraction = 0.999,
+        limit: Count | None = None,
         loss: Literal["alignment"] = "alignment",
         **options: Any,
     ) -> None:
         super().__init__(*args, loss=loss, **options)
-        if temperature <= 0 or not 0 <= alpha <= 1 or (limit is not None and limit < 1):
-            raise ReservoirError(
-                "dpcore needs a temperature above 0, an alpha in [0, 1] and a limit of at least "
-                f"1, got temperature={temperature}, alpha={alpha}, limit={limit}"
-            )
         self.temperature = temperature
         self.ratio = ratio
         self.alpha = alpha

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from ..errors import ReservoirError
+from ..option_types import Count, Fraction
 from ..params.base import ParamSpace
-from ..registry import choose, register
+from ..registry import register
 from .base import Forward, OptimizerFactory
 from .common.mean_teacher import soft_cross_entropy
 from .rotta import Rotta
@@ -42,9 +43,9 @@ class Petta(Rotta):
 
     Args:
         alpha_0: Largest rate of the teacher.
-        lambda_0: Largest weight of the regulariser: 10 for CIFAR-10/100-C and ImageNet-C, 1 for
+        lambda_0: Largest weight of the regularizer: 10 for CIFAR-10/100-C and ImageNet-C, 1 for
             DomainNet.
-        regulariser: R, ``"cosine"`` for ``1 - cos(theta, theta_0)`` or ``"l2"`` for the squared
+        regularizer: R, ``"cosine"`` for ``1 - cos(theta, theta_0)`` or ``"l2"`` for the squared
             distance.
         classification: L_CLS. ``"self_training"`` is the mean of the four cross-entropies, either
             way round, between the teacher and the student's plain and augmented view (Doebler et
@@ -59,21 +60,21 @@ class Petta(Rotta):
         forward: Forward,
         space: ParamSpace,
         optimizer: OptimizerFactory,
-        alpha_0: float = 0.001,
+        alpha_0: Fraction = 0.001,
         lambda_0: float = 10.0,
-        regulariser: Literal["cosine", "l2"] = "cosine",
+        regularizer: Literal["cosine", "l2"] = "cosine",
         classification: Literal["self_training", "cross_entropy"] = "self_training",
-        rate: float = 0.05,
-        capacity: int = 64,
-        update_every: int = 64,
+        rate: Fraction = 0.05,
+        capacity: Count = 64,
+        update_every: Count = 64,
         lambda_t: float = 1.0,
         lambda_u: float = 1.0,
         head: str | None = None,
         augment: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        self.distance = choose(regulariser, _DISTANCES, "regulariser of petta")
-        self.classification = choose(classification, _LOSSES, "classification loss of petta")
+        self.distance = _DISTANCES[regularizer]
+        self.classification = _LOSSES[classification]
         self.features = Features(space.model, head)
         self.alpha_0 = alpha_0
         self.lambda_0 = lambda_0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import Count
 from ..registry import register
 from .eta import Eta
+
+ResetEvery = Annotated[Count, "a whole number of at least 1 (the method 'eta' never resets)"]
 
 
 @register("method", "rdumb")
@@ -25,13 +27,8 @@ class RDumb(Eta):
 
     needs_every_batch = "it counts batches up to its next reset"
 
-    def __init__(self, *args: Any, reset_every: int = 1000, **options: Any) -> None:
+    def __init__(self, *args: Any, reset_every: ResetEvery = 1000, **options: Any) -> None:
         super().__init__(*args, **options)
-        if reset_every < 1:
-            raise ReservoirError(
-                f"reset_every must be at least 1 batch, got {reset_every}; never to reset is the "
-                "method 'eta'"
-            )
         self.reset_every = reset_every
         self.counts["resets"] = 0
 

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..config.schema import construct
 from ..core.losses import entropy
 from ..errors import ReservoirError
+from ..option_types import Count, Fraction
 from ..params.base import ParamSpace
 from ..params.normalization import BlendedBatchNorm, blend, carry_statistics, learning
-from ..registry import register
+from ..registry import construct, register
 from .base import Forward, OptimizerFactory
 from .common.augment import Augment
 from .common.bank import BalancedBank
@@ -63,20 +63,15 @@ class Rotta(MeanTeacher):
         forward: Forward,
         space: ParamSpace,
         optimizer: OptimizerFactory,
-        nu: float = 0.001,
-        alpha: float = 0.05,
-        capacity: int = 64,
-        update_every: int = 64,
+        nu: Fraction = 0.001,
+        alpha: Fraction = 0.05,
+        capacity: Count = 64,
+        update_every: Count = 64,
         lambda_t: float = 1.0,
         lambda_u: float = 1.0,
         augment: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        if min(capacity, update_every) < 1 or not (0 <= nu <= 1 and 0 <= alpha <= 1):
-            raise ReservoirError(
-                "a memory needs capacity and update_every of at least 1, and rates of teacher and "
-                f"statistics in [0, 1], got {capacity}, {update_every}, {nu} and {alpha}"
-            )
         self.bank = BalancedBank(capacity, lambda_t, lambda_u)
         self.update_every = update_every
         self.augment = construct(Augment, augment or {}, "method.augment")

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ..core.losses import entropy
 from ..errors import ReservoirError
+from ..option_types import Count
 from ..params.prompt import PromptSpace
-from ..registry import choose, register
+from ..registry import register
 from .base import AdaptationMethod
 
 
@@ -65,7 +66,7 @@ class Vpt(AdaptationMethod):
         self,
         *args: Any,
         loss: Literal["alignment", "entropy"] = "alignment",
-        first_steps: int | None = None,
+        first_steps: Count | None = None,
         std_weight: float = 1.0,
         source_images: int = 300,
         **options: Any,
@@ -76,10 +77,8 @@ class Vpt(AdaptationMethod):
                 f"{type(self).__name__.lower()} adapts visual prompts: set params to "
                 'dict(type="prompt", count=8), and take a vision transformer for the model'
             )
-        self.aligns = choose(loss, {"alignment": True, "entropy": False}, "loss of prompts")
+        self.aligns = loss == "alignment"
         self.first_steps = (50 if self.aligns else 1) if first_steps is None else first_steps
-        if self.first_steps < 1:
-            raise ReservoirError(f"first_steps must be at least 1, got {first_steps}")
         self.std_weight = std_weight
         self.source_images = source_images
         self.source_statistics: Tensor | None = None

@@ -199,7 +199,7 @@ def test_domain_state_is_swapped_by_reference(stream):
 def test_registry_lists_what_it_knows():
     with pytest.raises(ReservoirError, match=r"'tnet' \(did you mean 'tent'\?\); valid: .*source"):
         find("method", "tnet")
-    with pytest.raises(ReservoirError, match="method 'tent' is there already"):
+    with pytest.raises(ReservoirError, match="method 'tent' is already registered"):
 
         @register("method", "tent")
         class Other(Tent):

@@ -168,7 +168,7 @@ def test_the_papers_settings_are_the_defaults():
 
 
 def test_bad_options_and_pixels_are_explained():
-    with pytest.raises(ReservoirError, match="capacity and update_every of at least 1"):
+    with pytest.raises(ReservoirError, match="capacity must be a whole number of at least 1"):
         rotta(capacity=0)
     method = make_method(Rotta, supports="pixels")
     with pytest.raises(ReservoirError, match=r"needs logits \(N, C\), got \(1, 5, 8, 8\)"):

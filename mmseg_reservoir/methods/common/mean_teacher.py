@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ReservoirError
+from ...option_types import Fraction
+from ...registry import checked
 from ..base import AdaptationMethod
 
 
+@checked
 class MeanTeacher(AdaptationMethod):
     """A student that descends, and a teacher that is the student's moving average.
 
@@ -33,15 +35,11 @@ class MeanTeacher(AdaptationMethod):
     def __init__(
         self,
         *args: Any,
-        momentum: float = 0.999,
-        restore: float = 0.0,
+        momentum: Fraction = 0.999,
+        restore: Fraction = 0.0,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        if not (0 <= momentum <= 1 and 0 <= restore <= 1):
-            raise ReservoirError(
-                f"a teacher needs momentum and restore in [0, 1], got {momentum} and {restore}"
-            )
         self.momentum = momentum
         self.restore = restore
         self.generator = torch.Generator().manual_seed(seed)
