@@ -66,7 +66,8 @@ class Routers:
         self.source, self.options = source, options
         self._fitted: Router | None = None
         builder = ReservoirBuilder(options, seed=0)
-        self._is_random = any(part.accepts("seed") for part in (builder.router, *builder.components.values()))
+        parts = (builder.router, *builder.components.values())
+        self._is_random = any(part.accepts("seed") for part in parts)
 
     def make(self, seed: int) -> Router:
         """Return a router that has not routed any frame."""
