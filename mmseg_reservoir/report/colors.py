@@ -2,7 +2,16 @@
 
 RUN_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"]
 """Okabe and Ito's colors, which color-blind readers distinguish on white and on black."""
-DOMAIN_COLORS = ["#88ccee", "#cc6677", "#ddcc77", "#117733", "#aa4499", "#44aa99", "#999933"]
+DOMAIN_COLORS = [
+    "#88ccee",
+    "#cc6677",
+    "#ddcc77",
+    "#117733",
+    "#aa4499",
+    "#44aa99",
+    "#999933",
+    "#6699cc",
+]
 """Tol's muted colors. None of them is the color of a run."""
 OTHER_COLORS = ["#3b6ea8", "#8fb8de", "#c9a227", "#7a5195", "#a3a3a3"]
 """Colors of parts that are neither runs nor domains, such as the stages of a step."""
