@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +78,27 @@ class ConfigSource:
         return UnlabelledImages(**options, pipeline=pipeline)
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Preprocessed batches of the size of the test's; the last one may be smaller."""
+        """Return preprocessed batches of the size of the test's; the last one may be smaller.
+
+        The model is tried on the first image here, not while a caller measures the batches: hooks
+        on the model would count that image twice.
+        """
+        batches = self._batches()
+        if self._is_checked:
+            return batches
+        first = list(islice(batches, 1))
+        for inputs in first:
+            check_model(self.model, inputs[:1])
+            self._is_checked = True
+        return chain(first, batches)
+
+    def _batches(self) -> Iterator[Tensor]:
         test = self.cfg.test_dataloader
         loader = Runner.build_dataloader({**test, "dataset": self.dataset})
         hidden = not get_console().is_terminal  # where a bar that goes away leaves an empty line
         for data in track(loader, "Reading source images", transient=True, disable=hidden):
             check_sizes(data["inputs"])
-            inputs = self.model.data_preprocessor(data, False)["inputs"]
-            if not self._is_checked:  # before anything is computed of the source images
-                check_model(self.model, inputs[:1])
-                self._is_checked = True
-            yield inputs
+            yield self.model.data_preprocessor(data, False)["inputs"]
 
     def identity(self) -> dict[str, Any]:
         """Everything that the batches depend on, so that a calibration need not be repeated."""

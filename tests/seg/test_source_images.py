@@ -2,9 +2,11 @@ import shutil
 
 import pytest
 import torch
+from nested import same
 from stream_run import SHORT, TINY, data_options, run, seeded_reservoir
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.footage.inferencer import ReservoirInferencer
 from mmseg_reservoir.seg import UnlabelledImages
 from mmseg_reservoir.style import Calibration, StyleEncoder
 from tools import test_tta
@@ -86,6 +88,19 @@ def test_a_guard_learns_from_the_source_images_and_can_do_without(minicity, tmp_
     second = run(CONFIG, minicity, tmp_path / "b", *deployed)
     assert second["guard"]["margin"] == pytest.approx(0.15)
     assert not reads
+
+
+def test_a_cached_calibration_changes_no_moment_of_the_source(minicity, tmp_path):
+    """Neither in two runs of a tool nor in two inferencers: the first has to calibrate."""
+    options = {
+        "source_images": dict(data_root=str(minicity / "rgb_anon/clear/train"), img_suffix=".png"),
+        "cfg_options": {"reservoir.calibration.cache": str(tmp_path / "cache")},
+    }
+    config = f"{TINY / 'segformer-tiny_cotta_robust.py'}"
+    first, second = (ReservoirInferencer(config, **options) for _ in range(2))
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    one, other = (i.model.pipeline.alignment.reference.state_dict() for i in (first, second))
+    assert same(one, other)
 
 
 def fail(minicity, tmp_path, capfd, *options) -> str:
