@@ -27,7 +27,8 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
-from benchmarks.minicity import CONFIGS, COUNTS, ROOT
+from benchmarks.common import ROOT
+from benchmarks.minicity import CONFIGS, COUNTS
 from benchmarks.trigger_time import CONDITIONS, speed_up, stages
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.core.state import tensor_bytes

@@ -1,6 +1,6 @@
 """The published data sets, one file each: constants, layout on disk, and reader.
 
-Configs name the reader, tools/check_dataset.py the layout. mmseg reads the data sets of
+Configs name the reader, ``reservoir check`` the layout. mmseg reads the data sets of
 segmentation (`seg.datasets`), so `street_scenes` only has layouts.
 """
 
@@ -37,7 +37,7 @@ LAYOUTS: dict[str, Layout] = {
     "pacs": pacs.LAYOUT,
     "shift": street_scenes.SHIFT,
 }
-"""Layouts by name, for tools/check_dataset.py."""
+"""Layouts by name, for ``reservoir check``."""
 
 register("data", "cifar10c")(partial(CifarC, classes=10))
 register("data", "cifar100c")(partial(CifarC, classes=100))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ReservoirError
+from ..io.files import digest
 from ..registry import suggest
 
 if TYPE_CHECKING:  # layouts are read without torch: its import takes seconds
@@ -33,7 +33,7 @@ class LabeledImages(ABC):
 
     def manifest(self) -> str:
         """Return a hash that identifies the images: here of their labels in order."""
-        return hashlib.sha256(np.asarray(self.labels, "<i8").tobytes()).hexdigest()
+        return digest([np.asarray(self.labels, "<i8").tobytes()])
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor]:
         """Return images, and labels as int64."""

@@ -117,7 +117,7 @@ class CCC:
         if not self.shards:
             raise ReservoirError(
                 f"{self.folder} has no serial_00000.tar or folder serial_00000: see "
-                f"tools/check_dataset.py ccc {self.folder.parent}"
+                f"reservoir check ccc {self.folder.parent}"
             )
 
     def __iter__(self) -> Iterator[Sample]:

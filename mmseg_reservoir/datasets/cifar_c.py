@@ -84,7 +84,7 @@ class CifarC(DomainSet):
         if limit is not None and limit < 1:
             raise ReservoirError(f"limit must be 1 or more, got {limit}")
         self.limit = IMAGES if limit is None else limit
-        self._remedy = f"see tools/check_dataset.py cifar{classes}c {self.root}"
+        self._remedy = f"see reservoir check cifar{classes}c {self.root}"
         self.labels = self._load("labels")
         self._check_labels()
         for name in self.names:  # fail now, not at the tenth domain of a long run

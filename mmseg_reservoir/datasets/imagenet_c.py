@@ -94,7 +94,7 @@ class ImageNetC(DomainSet):
                 raise ReservoirError(
                     f"there is no {self.root / name}; {self.root} has "
                     f"{', '.join(available) or 'no corruption'}: unpack the archive that holds it, "
-                    f"see tools/check_dataset.py imagenetc {self.root}"
+                    f"see reservoir check imagenetc {self.root}"
                 )
 
     def _open(self, name: str, severity: int | None) -> FileImages:
@@ -103,7 +103,7 @@ class ImageNetC(DomainSet):
         if len(classes) != self.classes:
             raise ReservoirError(
                 f"{folder} has {len(classes)} class folders, not {self.classes}, so labels would "
-                f"be wrong: see tools/check_dataset.py imagenetc {self.root}"
+                f"be wrong: see reservoir check imagenetc {self.root}"
             )
         if self.image_list is None:
             return FileImages(folder, *list_classes(folder, classes), self.preprocess)

@@ -56,7 +56,7 @@ class PACS(DomainSet):
             if set(folders) != set(CLASSES):
                 raise ReservoirError(
                     f"{self.root / name} must have the folders {', '.join(CLASSES)}, it has "
-                    f"{', '.join(folders) or 'none'}: see tools/check_dataset.py pacs {self.root}"
+                    f"{', '.join(folders) or 'none'}: see reservoir check pacs {self.root}"
                 )
 
     def _open(self, name: str, severity: int | None) -> FileImages:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ..errors import ReservoirError
-from ..io.files import display_path
+from ..io.files import digest, display_path
 from .base import LabeledImages
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Preprocess:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
         except Exception as error:
             raise ReservoirError(
-                f"{name or file} cannot be decoded ({error}): run tools/check_dataset.py on the "
+                f"{name or file} cannot be decoded ({error}): run 'reservoir check' on the "
                 "data set to find all such files"
             ) from error
         pixels = np.array(self._cropped(resized, str(name or file)))
@@ -88,7 +87,7 @@ class FileImages(LabeledImages):
     ) -> None:
         if not names:
             raise ReservoirError(
-                f"there are no images in {display_path(root)}: run tools/check_dataset.py on it"
+                f"there are no images in {display_path(root)}: run 'reservoir check' on it"
             )
         self.root = Path(root)
         self.names = list(names)
@@ -109,11 +108,9 @@ class FileImages(LabeledImages):
 
     def manifest(self) -> str:
         """Return a hash that also covers names and sizes. A missing file counts as no size."""
-        digest = hashlib.sha256(super().manifest().encode())
-        for name in self.names:
-            path = self.root / name
-            digest.update(f"{name}\t{path.stat().st_size if path.is_file() else None}\n".encode())
-        return digest.hexdigest()
+        paths = [(name, self.root / name) for name in self.names]
+        sizes = [f"{n}\t{p.stat().st_size if p.is_file() else None}\n" for n, p in paths]
+        return digest("".join([super().manifest(), *sizes]))
 
 
 def image_folder(

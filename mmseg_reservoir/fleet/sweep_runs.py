@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 
 from ..config.config_files import find_config, read_config
 from ..errors import ReservoirError
-from ..io.files import shipped, write_text
+from ..io.files import digest, write_text
 
 _COMMAND = "sweep.json"
 _LAST_LINES = 15
@@ -30,7 +29,7 @@ class SweepRun:
 
     Args:
         name: For messages.
-        tool: ``test_tta`` or ``test_cls``.
+        verb: ``test`` or ``classify``.
         config: Its file.
         work_dir: Where its results go.
         words: The rest of its command line.
@@ -39,7 +38,7 @@ class SweepRun:
     """
 
     name: str
-    tool: str
+    verb: str
     config: str
     work_dir: str
     words: tuple[str, ...]
@@ -69,8 +68,8 @@ class SweepRun:
         """
         folder = Path(self.work_dir)
         write_text(folder / _COMMAND, json.dumps(self._told()))
-        tool = str(shipped(f"tools/{self.tool}.py"))
-        command = [sys.executable, tool, self.config, f"--work-dir={folder}", "--resume"]
+        reservoir = [sys.executable, "-m", "mmseg_reservoir.cli"]
+        command = [*reservoir, self.verb, self.config, f"--work-dir={folder}", "--resume"]
         with (folder / "log.txt").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [*command, *self.words],
@@ -113,16 +112,18 @@ def make_runs(
         if is_table and cfg.get("rows") and not methods:
             rows = ", ".join(cfg["rows"])
             raise ReservoirError(f"{path} is a table: choose rows of it, --method, of {rows}")
-        digest = hashlib.sha256(cfg.pretty_text.encode()).hexdigest()
+        checksum = digest(cfg.pretty_text)
         for method in methods if is_table and cfg.get("rows") else [None]:
             stem = f"{path.parent.name}/{path.stem}" + (f"_{method}" if method else "")
             row = [f"--method={method}"] if method else []
             for seed in seeds:
                 folder = (out / stem / f"seed{seed}").resolve()
                 own = (*row, f"--seed={seed}", *words)
-                tool = "test_cls" if is_table else "test_tta"
+                verb = "classify" if is_table else "test"
                 place = str(path.resolve()), str(folder)
-                runs.append(SweepRun(f"{stem} seed {seed}", tool, *place, own, digest, os.getcwd()))
+                runs.append(
+                    SweepRun(f"{stem} seed {seed}", verb, *place, own, checksum, os.getcwd())
+                )
     folders = [run.work_dir for run in runs]
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:

@@ -74,7 +74,7 @@ def becotta_params(
     Args:
         model: A SegFormer of mmseg.
         variant: As in :func:`inject`. Defaults to that of the file, or to S without a file.
-        weights: File of ``tools/warmup.py``. Defaults to None, no warm-up: the mixtures start as
+        weights: File of ``reservoir warmup``. Defaults to None, no warm-up: the mixtures start as
             the identity and share one gate, which makes BECoTTA a plain adapter method.
         under: Name of the model's backbone.
         blend: See :class:`BecottaParts`.

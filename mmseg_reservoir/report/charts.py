@@ -116,7 +116,7 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
     for axis in axes[-columns:]:  # nothing is drawn below them
         axis.tick_params(labelbottom=True)
     for axis, name in zip(axes, plain, strict=True):
-        # The method align only runs with its reservoir, whose preset is robust.
+        # The method align only runs with a reservoir, by preset robust.
         own = "robust" if runs[name]["reservoir"] else "plain"
         curves = {
             label: _single(scores_by_domain(runs[name + suffix])["mean"])
@@ -126,8 +126,8 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
         draw_curves(axis, curves, name, PRESET_COLORS)
     figure.supxlabel("visit", fontsize=9)
     figure.supylabel("error (%)", fontsize=9)
-    handles = {line.get_label(): line for axis in axes for line in axis.get_lines()}
-    figure.legend(handles.values(), handles, loc="outside upper right", ncols=3, fontsize=8)
+    lines = {line.get_label(): line for axis in axes for line in axis.get_lines()}
+    figure.legend(lines.values(), lines, loc="outside upper right", ncols=3, fontsize=8)
     write_figure(path, figure, dpi=130)
 
 
@@ -200,8 +200,8 @@ def memory_figure(results: Results, sizes: Sequence[int]) -> Figure:
         axis.set(title=f"{_MEMORIES[kind]}, M = {size}", ylim=(0, 1), xlim=(1, len(times)))
     for axis in axes[-2:]:
         axis.set_xlabel("image or batch")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize=8)
+    keys, labels = axes[0].get_legend_handles_labels()
+    figure.legend(keys, labels, loc="outside upper center", ncols=len(labels), fontsize=8)
     return figure
 
 

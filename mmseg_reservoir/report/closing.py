@@ -37,7 +37,7 @@ def _scores(results: Results) -> str:
     visits = results["visits"]
     metric = metric_of(visits)
     if visits and all(visit[metric] is None for visit in visits):
-        return "no scores: there were no labels, or they were not used"
+        return "nothing was scored: there were no labels, or they were not used"
     title = "Error (%)" if metric == "error" else metric
     return f"{title} by domain and visit\n{visit_table(visits)}"
 
@@ -93,7 +93,7 @@ def _clock(results: Results) -> str | None:
 def _published(results: Results) -> str | None:
     row = row_of(results)
     table = row and published_table(results["visits"], row)
-    return table and f"published row {row.name!r}\n{table}"
+    return table and f"compared with the published row {row.name!r}\n{table}"
 
 
 _PARTS: dict[str, Callable[[Results], str | None]] = {

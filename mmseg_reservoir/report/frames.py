@@ -79,8 +79,8 @@ def _layer(
     visits = {}
     for number, (label, route) in labels.items():
         wrong = math.nan if truth is None else wrong_percent(label, truth)
-        note = route if math.isnan(wrong) else f"{route} · {wrong:.0f} % of pixels wrong"
-        visits[number] = {"picture": _painted(label, run.results["palette"]), "note": note}
+        text = route if math.isnan(wrong) else f"{route} · {wrong:.0f} % of pixels wrong"
+        visits[number] = {"picture": _painted(label, run.results["palette"]), "note": text}
     return {"run": run.name, "visits": visits}
 
 
@@ -255,6 +255,6 @@ def plot_frames(frames: Sequence[ComparedFrame], palette: Palette, path: Path) -
         below[0].text(0.5, 0.5, "wrong pixels\nin red", fontsize=24, ha="center", va="center")
     pixels = Counter(int(i) for frame in frames for i in frame.truth.flat if i != NO_CLASS)
     largest = [list(palette)[i] for i, _ in pixels.most_common(_LEGEND_CLASSES)]
-    handles = [Patch(color=np.array(palette[name]) / 255, label=name) for name in largest]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=20)
+    keys = [Patch(color=np.array(palette[name]) / 255, label=name) for name in largest]
+    figure.legend(keys, largest, loc="outside lower center", ncols=len(keys), fontsize=20)
     write_figure(path, figure, dpi=70)

@@ -47,8 +47,8 @@ class StreamProgress:
         rounds: Rounds of the stream; None if they are unknown.
         quiet: Show nothing.
         interval: Seconds between plain lines, where the output is no terminal. Defaults to 30.
-        say: Prints a plain line.
-        note: Receives the line of a visit where the bar has shown it: for a log file.
+        write_line: Prints a plain line. Defaults to `print`.
+        log_line: Receives the line of a visit that the bar has shown, for a log file.
         file: JSON file with the newest `Position`, written at most once per second, for a
             program that watches the run. Defaults to None, no file.
     """
@@ -58,8 +58,8 @@ class StreamProgress:
     rounds: int | None = None
     quiet: bool = False
     interval: float = 30.0
-    say: Callable[[str], object] = _print
-    note: Callable[[str], object] = lambda line: None
+    write_line: Callable[[str], object] = _print
+    log_line: Callable[[str], object] = lambda line: None
     file: Path | None = None
 
     def __post_init__(self) -> None:
@@ -77,7 +77,6 @@ class StreamProgress:
         self.stop()
 
     def start(self) -> None:
-        """Start the clock and, on a terminal, the bar."""
         self._start = self._last_line = time.monotonic()
         if sys.stdout.isatty() and not self.quiet:
             remaining = TimeRemainingColumn(elapsed_when_finished=True)
@@ -86,15 +85,13 @@ class StreamProgress:
             self._bar.start()
 
     def skip(self, count: int) -> None:
-        """Start after the given number of images, which an earlier run has done."""
+        """Start after so many images, which an earlier run has done."""
         self._done = self._skipped = count
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the stream."""
         return {"done": self._done, "where": self._where, "k": self._k}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a :meth:`state_dict`."""
         self.skip(state["done"])
         self._where, self._k = state["where"], state["k"]
 
@@ -108,15 +105,9 @@ class StreamProgress:
         score: str = "",
         count: int = 1,
     ) -> None:
-        """Advance by some images.
+        """Advance by ``count`` images, to which one expert of ``k`` adapted.
 
-        Args:
-            round: Round of the images; None for a stream without rounds.
-            domain: Domain of the images.
-            expert: Expert that adapted.
-            k: Number of experts.
-            score: Running score with its name. Defaults to "".
-            count: Number of images. Defaults to 1.
+        The round is None in a stream without rounds. ``score`` is the running score with its name.
         """
         self._done += count
         of = f"/{self.rounds}" if self.rounds else ""
@@ -132,24 +123,22 @@ class StreamProgress:
             return
         self._pending = f"{self._where}: {self._count()}, {status}"
         if time.monotonic() - self._last_line > self.interval:
-            self._say_pending()
+            self._write_pending()
 
     def end_visit(self, score: str) -> None:
-        """Print the line of a finished visit."""
         line = f"{self._where}: {score}, K {self._k}"
         if self._bar is not None:
             self._bar.console.print(line)
-            self.note(f"{line}, {self._count()}")
+            self.log_line(f"{line}, {self._count()}")
         elif not self.quiet:
-            self.say(f"{line}, {self._count()}")
+            self.write_line(f"{line}, {self._count()}")
         self._pending = None  # this line includes it
 
     def stop(self) -> None:
-        """Stop the bar, or print the last position."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-        self._say_pending()
+        self._write_pending()
 
     def _write(self, file: Path, expert: int) -> None:
         now = time.monotonic()
@@ -159,9 +148,9 @@ class StreamProgress:
         position = {"done": self._done, "total": self.total, "where": self._where}
         write_text(file, json.dumps(position | {"expert": expert, "k": self._k}))
 
-    def _say_pending(self) -> None:
+    def _write_pending(self) -> None:
         if self._pending is not None and not self.quiet:
-            self.say(self._pending)
+            self.write_line(self._pending)
         self._pending, self._last_line = None, time.monotonic()
 
     def _count(self) -> str:
@@ -210,11 +199,9 @@ class RunsProgress:
             self._bar.stop()
 
     def start(self, name: str) -> None:
-        """Report that a run loads its model and calibrates."""
         self._show(name, "loading and calibrating")
 
     def update(self, name: str, position: Position) -> None:
-        """Report the newest position of a run."""
         now = time.monotonic()
         # Frames before the first position are left out: loading the model is not part of the rate.
         since, before = self._first.setdefault(name, (now, position.done))
@@ -228,7 +215,6 @@ class RunsProgress:
         self._show(name, ", ".join(status))
 
     def finish(self, name: str, seconds: float) -> None:
-        """Report that a run ended after so many seconds."""
         self._done[name] = self.frames
         self._last_line[name] = -math.inf  # print this line in any case
         self._show(name, f"finished in {seconds:.0f} s")

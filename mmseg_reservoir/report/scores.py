@@ -38,7 +38,7 @@ def mean_by_visit(scores: Mapping[str, Sequence[float]]) -> list[float]:
 
 
 def finite_mean(scores: Sequence[float]) -> float:
-    """Return the mean of all scores that are not NaN; NaN if there are none."""
+    """Return the mean of all scores that are not NaN; NaN without any."""
     available = [score for score in scores if not math.isnan(score)]
     return sum(available) / len(available) if available else math.nan
 
@@ -83,7 +83,7 @@ def forgetting(visits: Visits) -> dict[str, Forgetting]:
 
 
 def routing_purity(routes: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of images whose domain is the most frequent one of their expert.
+    """Return the share of images that belong to the most frequent domain of their expert.
 
     A single expert has the share of the largest domain: 0.25 for four equal ones.
     """

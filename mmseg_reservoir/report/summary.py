@@ -39,7 +39,6 @@ class Statistic:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Statistic:
-        """Return the statistic of one or more values."""
         if not all(map(math.isfinite, values)):  # stdev rejects NaN, a visit without a score
             return cls(math.nan, math.nan if len(values) > 1 else None)
         return cls(mean(values), stdev(values) if len(values) > 1 else None)
@@ -77,19 +76,16 @@ class Group:
 
     @property
     def metric(self) -> str:
-        """``"mIoU"``, or ``"error"`` of classifiers."""
         return metric_of(next(iter(self.runs.values()))["visits"])
 
     @property
     def seeds(self) -> list[int]:
-        """The sorted seeds."""
         return sorted(results["seed"] for results in self.runs.values())
 
     @property
     def incomplete(self) -> bool:
         """Whether images of a run were skipped."""
-        visits = (visit for results in self.runs.values() for visit in results["visits"])
-        return any(visit.get("skipped") for visit in visits)
+        return any(_skipped(results) for results in self.runs.values())
 
     @property
     def constant(self) -> bool:
@@ -98,19 +94,16 @@ class Group:
 
     @property
     def k(self) -> Statistic:
-        """Number of experts at the end."""
         return Statistic.of([results["routes"][-1]["k"] for results in self.runs.values()])
 
     @property
     def purity(self) -> Statistic | None:
-        """Routing purity; None without a reservoir."""
         if not next(iter(self.runs.values()))["reservoir"]:
             return None
         return Statistic.of([routing_purity(run["routes"]) for run in self.runs.values()])
 
     @property
     def times(self) -> Spread | None:
-        """Seconds per image over all seeds; None if they were not measured."""
         return image_times(chain.from_iterable(run["routes"] for run in self.runs.values()))
 
 
@@ -139,11 +132,10 @@ def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
             )
             continue
         group[file] = results
-        skipped = sum(visit.get("skipped", 0) for visit in results["visits"])
-        if skipped:
+        if _skipped(results):
             warnings.append(
-                f"{file}: {skipped} images could not be used and were skipped: its scores are "
-                "incomplete"
+                f"{file}: {_skipped(results)} images could not be used and were skipped: its "
+                "scores are incomplete"
             )
     groups = []
     for name, group in zip(group_names(list(members.values())), members.values(), strict=True):
@@ -155,6 +147,10 @@ def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
             row = None
         groups.append(Group(name, group, row))
     return groups, warnings
+
+
+def _skipped(results: Results) -> int:
+    return sum(visit.get("skipped", 0) for visit in results["visits"])
 
 
 def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
@@ -239,15 +235,9 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """Scores and experts by the values of an option; several seeds give deviations.
+    """Scores and experts by the values of an option, in ascending order.
 
-    Args:
-        title: Title of the option.
-        metric: ``"mIoU"`` or ``"error"``.
-        values: Values in ascending order.
-        mean: Score over all domains and visits, by value.
-        last: Score of the last visit, by value.
-        k: Number of experts at the end, by value.
+    ``mean`` is the score over all domains and visits, ``last`` that of the last visit.
     """
 
     title: str
@@ -261,31 +251,27 @@ class Sweep:
 def sweep(option: str, runs: Sequence[Results]) -> Sweep:
     """Group runs by the value of an option, one of `OPTIONS`."""
     title, paths = choose(option, OPTIONS, "option")
-    by_value: dict[float, list[Results]] = {}
+    by_value: dict[float, list[Results]] = defaultdict(list)
     for results in runs:
-        value = next(filter(lambda v: v is not None, (_look_up(results, p) for p in paths)), None)
+        value = next((v for path in paths if (v := _look_up(results, path)) is not None), None)
         if value is None:
             raise ReservoirError(
                 f"a run of {results.get('config_file')} has no {' or '.join(paths)}: leave the "
                 f"run out, it does not use the option {option}"
             )
-        by_value.setdefault(value, []).append(results)
+        by_value[value].append(results)
     if len(by_value) < 2:
         raise ReservoirError(
             f"all runs have {option} = {next(iter(by_value), None)}: give runs with two or more "
             "values"
         )
-    values = sorted(by_value)
-    groups = [by_value[value] for value in values]
-    scores = [[scores_by_domain(results)["mean"] for results in group] for group in groups]
-    return Sweep(
-        title,
-        metric_of(runs[0]["visits"]),
-        values,
-        [Statistic.of([mean(row) for row in group]) for group in scores],
-        [Statistic.of([row[-1] for row in group]) for group in scores],
-        [Statistic.of([run["routes"][-1]["k"] for run in group]) for group in groups],
-    )
+    result = Sweep(title, metric_of(runs[0]["visits"]), sorted(by_value), [], [], [])
+    for value in result.values:
+        scores = [scores_by_domain(results)["mean"] for results in by_value[value]]
+        result.mean.append(Statistic.of([mean(row) for row in scores]))
+        result.last.append(Statistic.of([row[-1] for row in scores]))
+        result.k.append(Statistic.of([run["routes"][-1]["k"] for run in by_value[value]]))
+    return result
 
 
 def _look_up(results: Results, path: str) -> Any:

@@ -180,7 +180,7 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
     if count > router.k_max:
         raise ReservoirError(
             f"the reservoir has {count} experts, this run has room for {router.k_max}: set "
-            f"reservoir.k_max={max(count, contents.k_max)}, or prune it (tools/reservoir.py prune)"
+            f"reservoir.k_max={max(count, contents.k_max)}, or prune it (reservoir experts prune)"
         )
     if contents.calibration is not None:
         router.calibrate(contents.calibration)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from ..core.moments import Reference
 from ..errors import ReservoirError, refusing
-from ..io.files import cache_folder, read_tensors, write_tensors
+from ..io.files import cache_folder, digest, read_tensors, write_tensors
 from .statistics import Distance, euclidean
 
 _logger = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class Calibration:
                 f"no calibration file at {path}: make one by a run with source images, which "
                 "writes calibration.safetensors into its work directory"
             )
-        tensors, metadata = read_tensors(path, mend="calibrate again")
+        tensors, metadata = read_tensors(path, "calibrate again")
         if metadata.get("format") != _FORMAT:
             raise ReservoirError(
                 f"{path} is not a calibration file of this version of mmseg_reservoir "
@@ -217,7 +216,7 @@ def calibrate(
 def cache_key(about: Mapping[str, object]) -> str:
     """Return a short name for everything that a calibration depends on."""
     text = json.dumps([_FORMAT, about], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    return digest(text)[:20]
 
 
 def _read_cache(path: Path) -> Calibration | None:

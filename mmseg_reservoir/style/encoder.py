@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
@@ -12,6 +11,7 @@ from torch.nn.functional import interpolate
 
 from ..core.state import tensor_bytes
 from ..errors import ReservoirError
+from ..io.files import digest
 
 Size = tuple[int, int] | int | float
 """``(height, width)``, the length of the shorter side, or a fraction of both sides."""
@@ -66,10 +66,7 @@ class NormalizingEncoder:
 
 def weight_digest(module: nn.Module) -> str:
     """Return a checksum of all weights of a module."""
-    digest = hashlib.sha256()
-    for value in module.state_dict().values():
-        digest.update(tensor_bytes(value))
-    return digest.hexdigest()
+    return digest(map(tensor_bytes, module.state_dict().values()))
 
 
 def reduced(images: Tensor, size: Size) -> Tensor:

@@ -86,7 +86,7 @@ def test_a_gradual_stream_needs_severities():
         (dict(type="cdc", turns="random"), "turns must be dirichlet or uniform, got 'random'"),
         (dict(type="cdc", concentration=0), "concentration must be above 0"),
         (dict(type="cdc", slots=0), "slots must be a whole number, 1 or more"),
-        (dict(type="ccc"), "'ccc' does not go with Small"),
+        (dict(type="ccc"), "'ccc' does not fit Small"),
     ],
 )
 def test_wrong_options(options, message):

@@ -9,6 +9,7 @@ import pytest
 from ccc_files import write_run
 from image_files import write_image
 
+from mmseg_reservoir.cli.check import main
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.ccc import shards_of
 from mmseg_reservoir.datasets.check import checks
@@ -18,7 +19,6 @@ from mmseg_reservoir.datasets.disk_layout import Array
 from mmseg_reservoir.datasets.imagenet_c import CORRUPTIONS
 from mmseg_reservoir.datasets.pacs import CLASSES as PACS_CLASSES
 from mmseg_reservoir.errors import ReservoirError
-from tools.check_dataset import main
 
 
 def problems(layout, root, fast=False):

@@ -16,12 +16,12 @@ from plan_count import count_plans
 from stream_run import TINY, run
 from threads import call_from_threads, record_order
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.footage import ReservoirInferencer
 from mmseg_reservoir.footage.frame_source import InputFrame
 from mmseg_reservoir.io.files import shipped
 from mmseg_reservoir.style import StyleEncoder
-from tools import test_tta
 
 WEIGHTS = shipped("checkpoints/segformer_tiny_minicity.safetensors")
 TENT = "minicity/segformer-tiny_tent"

@@ -27,7 +27,7 @@ def test_scores_routing_and_published_row(results, tmp_path):
     assert warnings == []
     assert text.startswith("mIoU by domain and visit\n┌")
     assert "\n2 experts, routing purity 1.000\n" in text
-    assert "\npublished row 'Own'\n" in text
+    assert "compared with the published row 'Own'\n" in text
     assert "+4.50" in text
     assert "\n20 (20-20) ms per image, median and quartiles\n" in text
 

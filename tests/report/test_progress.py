@@ -32,7 +32,7 @@ def test_length_need_not_be_known_and_quiet_is_quiet(capsys):
 
 def test_between_two_lines_it_is_silent_until_the_end():
     said = []
-    with StreamProgress(total=None, interval=1e9, say=said.append) as progress:
+    with StreamProgress(total=None, interval=1e9, write_line=said.append) as progress:
         for _ in range(3):
             progress.advance(**PLACE)
         assert said == []
@@ -43,7 +43,7 @@ def test_an_error_leaves_word_of_the_place():
     said = []
 
     def interrupted():
-        with StreamProgress(total=None, interval=1e9, say=said.append) as progress:
+        with StreamProgress(total=None, interval=1e9, write_line=said.append) as progress:
             progress.advance(**PLACE)
             raise KeyboardInterrupt
 
@@ -54,7 +54,7 @@ def test_an_error_leaves_word_of_the_place():
 
 def test_the_line_of_a_visit_is_its_last():
     said = []
-    with StreamProgress(total=4, rounds=2, interval=1e9, say=said.append) as progress:
+    with StreamProgress(total=4, rounds=2, interval=1e9, write_line=said.append) as progress:
         progress.advance(**PLACE, count=4)
         progress.end_visit("mIoU 34.87")
     assert said == ["round 2/2 fog: mIoU 34.87, K 3, 4/4 images, 0 s left"]
@@ -65,7 +65,7 @@ def test_bar_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")
     said = []
-    with StreamProgress(total=2, rounds=2, say=said.append) as progress:
+    with StreamProgress(total=2, rounds=2, write_line=said.append) as progress:
         progress.advance(**PLACE, count=2)
         progress.end_visit("error 12.34")
     printed = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)  # without colours
@@ -80,7 +80,7 @@ def test_a_bar_gives_the_cursor_back_and_visits_are_noted(capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     noted, said = [], []
-    progress = StreamProgress(total=2, rounds=3, say=said.append, note=noted.append)
+    progress = StreamProgress(total=2, rounds=3, write_line=said.append, log_line=noted.append)
     progress.start()
     progress.advance(**PLACE)
     progress.end_visit("mIoU 1.00")

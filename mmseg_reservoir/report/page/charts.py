@@ -20,7 +20,7 @@ from ..scores import by_domain, class_scores, milliseconds_by_stage, scores_by_d
 from ..shown_run import ShownRun
 from .style import Chart, draw, heatmap, run_line, symbol_of
 
-_STYLE_NOTE = (
+_STYLE_CAPTION = (
     "Colors are domains, markers are experts. A line follows the mean of an expert's styles from "
     "round to round and ends at the expert's number."
 )
@@ -41,10 +41,10 @@ def extra_set_charts(runs: Sequence[ShownRun]) -> list[Chart]:
     """Return a chart of every extra evaluation set: the score after each round."""
     scores = {run.name: by_domain(run.results.get("also") or []) for run in runs}
     names = list(dict.fromkeys(name for rows in scores.values() for name in rows))
-    note = "Tested with frozen experts after every round. It is not part of the stream."
+    caption = "Tested with frozen experts after every round. It is not part of the stream."
     metric = runs[0].metric
     return [
-        _lines(name, scores, name, metric, x="after round", note=note, wide=len(names) == 1)
+        _lines(name, scores, name, metric, x="after round", caption=caption, wide=len(names) == 1)
         for name in names
     ]
 
@@ -55,7 +55,7 @@ def _lines(
     domain: str,
     metric: str,
     x: str = "visit",
-    note: str = "",
+    caption: str = "",
     wide: bool = False,
 ) -> Chart:
     hover = f"%{{fullData.name}}<br>{x} %{{x}}: %{{y:.2f}}<extra></extra>"
@@ -73,7 +73,7 @@ def _lines(
     ]
     figure = draw(traces, x, f"{metric} (%)", height=360 if wide else 240)
     figure.update_xaxes(dtick=1 if max(len(t.x) for t in traces) <= 20 else None)
-    return Chart(title, figure, note, wide)
+    return Chart(title, figure, caption, wide)
 
 
 def class_charts(runs: Sequence[ShownRun]) -> list[Chart]:
@@ -113,8 +113,8 @@ def _assignment(run: ShownRun) -> Chart:
     )
     figure = draw([cells], height=90 + 34 * len(counts.domains))
     figure.update_yaxes(autorange="reversed")
-    note = "Images by domain and expert. The color is the share of the domain's images."
-    return Chart("Experts and domains", figure, note)
+    caption = "Images by domain and expert. The color is the share of the domain's images."
+    return Chart("Experts and domains", figure, caption)
 
 
 def _experts_over_time(run: ShownRun) -> Chart:
@@ -130,8 +130,8 @@ def _experts_over_time(run: ShownRun) -> Chart:
         text=[use.k] * len(experts),
     )
     figure = draw([cells], height=130 + 24 * len(experts))
-    note = "Share of each visit's images by expert, in the order of the stream."
-    return Chart("Experts over time", figure, note, wide=True)
+    caption = "Share of each visit's images by expert, in the order of the stream."
+    return Chart("Experts over time", figure, caption, wide=True)
 
 
 def _route_entropy(run: ShownRun) -> Chart:
@@ -142,8 +142,8 @@ def _route_entropy(run: ShownRun) -> Chart:
         marker=dict(color=other_color(0)),
         hovertemplate="%{x}: %{y:.3f} nats<extra></extra>",
     )
-    note = "Entropy of the experts' weights, mean by visit. 0: the router is certain."
-    return Chart("Routing entropy", draw([bars], y="nats"), note)
+    caption = "Entropy of the experts' weights, mean by visit. 0: the router is certain."
+    return Chart("Routing entropy", draw([bars], y="nats"), caption)
 
 
 def _alignment(run: ShownRun) -> list[Chart]:
@@ -162,11 +162,11 @@ def _alignment(run: ShownRun) -> list[Chart]:
     figure.update_xaxes(showticklabels=False, title="layers, in the order of the forward pass")
     trials = run.results["alignment"]["events"]
     taken = sum(trial["taken"] for trial in trials)
-    note = (
+    caption = (
         "How far each expert moves the feature moments of its domain towards the source's, mean of "
         f"shift and scale. {len(trials)} trials of another reach, {taken} taken."
     )
-    return [Chart("Alignment", figure, note)]
+    return [Chart("Alignment", figure, caption)]
 
 
 def _guard(run: ShownRun) -> list[Chart]:
@@ -187,13 +187,13 @@ def _guard(run: ShownRun) -> list[Chart]:
     figure = draw([points], "batch", height=260 if events else 110)
     figure.update_xaxes(range=[0, len(run.results["routes"]) + 1])
     figure.update_yaxes(visible=bool(events))
-    note = "No alarm: no expert lost classes, drifted or grew too sure."
+    caption = "No alarm: no expert lost classes, drifted or grew too sure."
     if events:
-        note = (
+        caption = (
             f"{len(events)} alarm{'s' * (len(events) > 1)}: an expert lost classes, drifted or "
             "grew too sure, and was pulled back towards the source."
         )
-    return [Chart("Guard", figure, note)]
+    return [Chart("Guard", figure, caption)]
 
 
 def _styles(run: ShownRun) -> list[Chart]:
@@ -201,7 +201,7 @@ def _styles(run: ShownRun) -> list[Chart]:
     if run.styles is None or len(run.styles.routes) < FEWEST_STYLES:
         return []
     return [
-        Chart(title, _style_figure(style_map(run.results, run.styles, projection)), _STYLE_NOTE)
+        Chart(title, _style_figure(style_map(run.results, run.styles, projection)), _STYLE_CAPTION)
         for title, projection in (("PCA of styles", "pca"), ("t-SNE of styles", "tsne"))
     ]
 

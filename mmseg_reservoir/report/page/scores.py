@@ -148,7 +148,7 @@ class ScoreTable:
     Args:
         run: Name of the run.
         base: Name of its base; None if that is not on the page.
-        published: Name of its published row; None if there is none.
+        published: Name of its published row; None without one.
         visits: Number of visits.
         rows: By domain and, at the end, of the mean: a score per visit, then their mean.
     """

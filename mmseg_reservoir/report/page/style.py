@@ -32,13 +32,13 @@ class Chart:
     Args:
         title: Heading.
         figure: Plotly's figure. The page sets the colors of text and grid.
-        note: How to read it.
+        caption: How to read it. Defaults to none.
         wide: Use the full width of the page.
     """
 
     title: str
     figure: go.Figure
-    note: str = ""
+    caption: str = ""
     wide: bool = False
 
     @property

@@ -40,8 +40,8 @@ class ProgressHook(Hook):
             loop.total_images,
             rounds=loop.visits[-1].round,
             interval=self.interval,
-            say=runner.logger.info,
-            note=partial(log_to_file, runner.logger),
+            write_line=runner.logger.info,
+            log_line=partial(log_to_file, runner.logger),
             file=self.file,
         )
         self._progress.start()

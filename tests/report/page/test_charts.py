@@ -85,8 +85,8 @@ def test_every_chart_has_the_numbers_of_the_run():
 def test_a_quiet_guard_has_a_chart_and_no_guard_none():
     quiet = rich_record(guard={"events": []})
     assert list(charts(quiet)["Guard"].x) == []
-    notes = {chart.title: chart.note for chart in route_charts(ShownRun("R", quiet))}
-    assert notes["Guard"].startswith("No alarm: no expert lost classes")
+    captions = {chart.title: chart.caption for chart in route_charts(ShownRun("R", quiet))}
+    assert captions["Guard"].startswith("No alarm: no expert lost classes")
     assert "Guard" not in charts(rich_record(guard=None))
 
 
@@ -103,7 +103,7 @@ def test_alignment_by_expert_and_layer():
     assert list(cells.y) == ["expert 1 (reach 1)", "expert 2 (reach 0.25)"]
     assert [[round(z, 6) for z in row] for row in cells.z] == [[0.7, 0.3], [0.6, 0.0]]
     (chart,) = [c for c in route_charts(ShownRun("R", aligned)) if c.title == "Alignment"]
-    assert "1 trials of another reach, 1 taken" in chart.note
+    assert "1 trials of another reach, 1 taken" in chart.caption
     nothing = rich_record(alignment={"layers": 2, "experts": {}, "events": []})
     assert "Alignment" not in charts(nothing)
 

@@ -13,13 +13,13 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from stream_run import SHORT, TINY, data_options, run
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.check.survey import list_files
 from mmseg_reservoir.datasets.manifest import manifest_hash
 from mmseg_reservoir.runs.reader import read_runs
 from mmseg_reservoir.seg import ResultsHook
 from mmseg_reservoir.seg.loop import Visit
-from tools import test_tta
 
 
 def small_run(folder, miou=50.0, **model):
@@ -166,7 +166,7 @@ def test_table_is_printed_at_the_end(source_run):
     assert "mIoU by domain and visit" in source_run.printed
     assert f"{source_run.results['visits'][0]['mIoU']:.2f}" in source_run.printed
     assert "night" in source_run.printed
-    assert "beside the published row" not in source_run.printed  # MiniCity has none
+    assert "compared with the published row" not in source_run.printed  # MiniCity has none
 
 
 def test_published_row_is_printed_beside_ours(minicity, tmp_path, monkeypatch, capfd):
@@ -184,7 +184,7 @@ def test_published_row_is_printed_beside_ours(minicity, tmp_path, monkeypatch, c
     printed = capfd.readouterr().out
     assert results["complete"] is True
     assert results["config_file"] == str(config)
-    assert "beside the published row 'Own'" in printed
+    assert "compared with the published row 'Own'" in printed
     assert "11.5" in printed
     assert f"{results['visits'][0]['mIoU'] - 11.5:+.2f}" in printed
     assert "77.5" not in printed  # the run has no visit 4

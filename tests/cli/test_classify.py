@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import test_cls
+from mmseg_reservoir.cli import classify
 
 CONFIG = Path(__file__).parents[2] / "configs" / "cls" / "digits_convnet.py"
 TENT = [CONFIG, "--method=tent"]
@@ -20,7 +20,7 @@ SMALL = [
 
 def fail(capsys, *command) -> str:
     """Run a command that must end with code 2; returns the one line it says."""
-    assert test_cls.main([str(word) for word in command]) == 2
+    assert classify.main([str(word) for word in command]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
@@ -29,7 +29,7 @@ def fail(capsys, *command) -> str:
 
 def test_runs_a_config_and_prints_its_table(tmp_path, capsys):
     command = [*TENT, f"--work-dir={tmp_path}", "--seed=5", *SMALL]
-    assert test_cls.main([str(word) for word in command]) == 0
+    assert classify.main([str(word) for word in command]) == 0
     out = capsys.readouterr().out
     assert "Error (%) by domain and visit" in out
     assert f"Results are in {tmp_path / 'results.json'} and .csv" in out
@@ -51,16 +51,15 @@ def test_a_row_of_ones_own_stands_beside_what_its_metafile_says(tmp_path, capsys
     model = f"{{Name: Mine, Config: own.py, Row: mine, Results: {results}}}"
     (tmp_path / "metafile.yaml").write_text(f"Models: [{model}]")
     command = [config, "--method=mine", f"--work-dir={tmp_path}", *SMALL]
-    assert test_cls.main([str(word) for word in command]) == 0
+    assert classify.main([str(word) for word in command]) == 0
     out = capsys.readouterr().out
-    assert "beside the published row 'Mine'" in out
+    assert "published row 'Mine'" in out
     assert "12.34" in out
 
 
 def load(*words) -> tuple[dict, dict]:
     """What a command line says, without running it."""
-    parser = test_cls.make_parser()
-    return test_cls.load(parser.parse_args([str(word) for word in words]))
+    return classify.load(classify.main.parse([str(word) for word in words]))
 
 
 def test_the_command_line_goes_over_the_row():
@@ -146,7 +145,7 @@ def test_missing_files_are_named(tmp_path, capsys):
 
 def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
     command = [*TENT, f"--work-dir={tmp_path}", *SMALL]
-    assert test_cls.main([str(word) for word in command]) == 0
+    assert classify.main([str(word) for word in command]) == 0
     before = (tmp_path / "results.json").read_text()
     capsys.readouterr()
     line = fail(capsys, *command)
@@ -155,10 +154,10 @@ def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
     assert "options.seed was 0, is 3" in line
     assert (tmp_path / "results.json").read_text() == before
     # There is nothing left to do.
-    assert test_cls.main([str(word) for word in [*command, "--resume"]]) == 0
+    assert classify.main([str(word) for word in [*command, "--resume"]]) == 0
     again = json.loads((tmp_path / "results.json").read_text())
     assert again["routes"] == json.loads(before)["routes"]
-    assert test_cls.main([str(word) for word in [*command, "--seed=3", "--overwrite"]]) == 0
+    assert classify.main([str(word) for word in [*command, "--seed=3", "--overwrite"]]) == 0
     assert json.loads((tmp_path / "results.json").read_text())["seed"] == 3
 
 
@@ -166,12 +165,12 @@ def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
 def test_a_run_goes_on_from_the_reservoir_of_another(tmp_path, capsys):
     options = [*SMALL, "reservoir.preset=published", "reservoir.style.weights=seeded"]
     first, second = tmp_path / "first", tmp_path / "second"
-    assert test_cls.main([*map(str, TENT), f"--work-dir={first}", *options]) == 0
+    assert classify.main([*map(str, TENT), f"--work-dir={first}", *options]) == 0
     manifest = json.loads((first / "reservoir" / "manifest.json").read_text())
     k = len(manifest["experts"])
     assert manifest["about"]["batch_size"] == 100
     flags = [f"--work-dir={second}", f"--start-from={first / 'reservoir'}", "--frozen"]
-    assert test_cls.main([*map(str, TENT), *flags, *options]) == 0
+    assert classify.main([*map(str, TENT), *flags, *options]) == 0
     results = json.loads((second / "results.json").read_text())
     assert {route["k"] for route in results["routes"]} == {k}
     assert results["updates"]["updates"] == 0

@@ -7,8 +7,10 @@ from mmengine.config import Config
 from safetensors import safe_open
 from stream_run import CONFIGS, TINY, data_options
 
+from mmseg_reservoir.cli import convert
+from mmseg_reservoir.cli import test as test_tta
+from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg.checkpoint import load
-from tools import convert_checkpoint, test_tta
 
 META = {"CLASSES": ("road", "sky"), "PALETTE": [[128, 64, 128], [70, 130, 180]], "iter": 160000}
 
@@ -31,7 +33,7 @@ def source(tmp_path):
 
 
 def run(*command):
-    return convert_checkpoint.main([str(word) for word in command])
+    return convert.main([str(word) for word in command])
 
 
 def fail(capsys, *command) -> str:
@@ -98,7 +100,7 @@ def test_wrong_files_are_named(capsys, source, tmp_path, tiny_model):
     torch.save({**imagenet, "head.weight": torch.zeros(1000, 64)}, wrong)
     assert "a backbone alone, such as the ImageNet weights" in fail(capsys, wrong, out)
     torch.save({"state_dict": tiny_model.state_dict()}, wrong)
-    assert "needs no conversion: give it to tools/test_tta.py" in fail(capsys, wrong, out)
+    assert "needs no conversion: give it to 'reservoir test' as it is" in fail(capsys, wrong, out)
     line = fail(capsys, wrong, out, "--layout", "nvlabs")
     assert "the checkpoint's layout is mmseg0" in line
     line = fail(capsys, source, out, "--layout=mmseg0")
@@ -125,7 +127,7 @@ def test_wrong_model_is_named(capsys, source, config, tmp_path):
 
 def test_output_is_not_replaced_by_mistake(capsys, source, config, tmp_path):
     before = source.read_bytes()
-    assert "is there already" in fail(capsys, source, source, "--config", config)
+    assert "exists: name another file" in fail(capsys, source, source, "--config", config)
     assert source.read_bytes() == before
     assert "must end in .pth or .safetensors" in fail(capsys, source, tmp_path / "out.bin")
     out = tmp_path / "out.pth"
@@ -143,3 +145,11 @@ def test_mmseg_checkpoint_can_be_rewritten(source, tmp_path, tiny_model):
     assert set(written) == {"meta", "state_dict"}
     assert written["meta"]["dataset_meta"]["classes"] == ["road", "sky"]
     assert all(torch.equal(written["state_dict"][n], tensor) for n, tensor in state.items())
+
+
+def test_a_bundled_config_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "_base_/models/segformer_mit-b5_nvlabs.py"
+    monkeypatch.setattr(convert, "read_config", lambda path, changes: {"path": path})
+    with pytest.raises(ReservoirError, match="has no model: give --config a whole config"):
+        convert.model_shapes(convert.find_config(name))

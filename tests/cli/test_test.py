@@ -12,10 +12,10 @@ from mmengine.runner import Runner
 from safetensors.torch import save_file
 from stream_run import SHORT, TINY, data_options, run
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.runs.reader import read_runs
 from mmseg_reservoir.seg import AdaptiveSegmentor
 from mmseg_reservoir.seg.hooks.adaptation_hook import CONFIG_KEYS
-from tools import test_tta
 
 
 def fail(capfd, *command) -> str:
@@ -134,9 +134,9 @@ def test_seed_goes_into_the_results(source_run):
     ],
 )
 def test_the_checkpoint_may_stand_behind_options(command):
-    args = test_tta.parse_args(command)
+    args = test_tta.main.parse(command)
     assert (args.config, args.checkpoint, args.seed) == ("c.py", "w.pth", 1)
-    assert test_tta.parse_args(["c.py", "--cfg-options", "a=1"]).checkpoint is None
+    assert test_tta.main.parse(["c.py", "--cfg-options", "a=1"]).checkpoint is None
 
 
 def test_a_work_directory_that_cannot_be_written_to(capfd, tent, tmp_path):

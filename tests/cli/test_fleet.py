@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from tools import fleet
+from mmseg_reservoir.cli import fleet
 
 MODEL = "--model=minicity/segformer-tiny_tent_robust"
 
@@ -8,7 +8,7 @@ MODEL = "--model=minicity/segformer-tiny_tent_robust"
 def test_every_stream_has_a_folder_of_its_own(minicity, tmp_path):
     fog = minicity / "rgb_anon/fog/train"
     night = minicity / "rgb_anon/night/train"
-    args = fleet.parse_args([str(fog), str(night), MODEL, f"--out={tmp_path}", "--merge-every=7"])
+    args = fleet.main.parse([str(fog), str(night), MODEL, f"--out={tmp_path}", "--merge-every=7"])
     cameras = fleet.make_cameras(args)
     assert [camera.name for camera in cameras] == ["train_1", "train_2"]
     assert [Path(camera.folder) for camera in cameras] == [tmp_path / c.name for c in cameras]

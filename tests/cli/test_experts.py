@@ -7,8 +7,9 @@ import torch
 from small_reservoirs import make_pipeline, show
 from stream_run import TINY, data_options, run, seeded_reservoir
 
+from mmseg_reservoir.cli import experts
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.snapshot import read_folder, save_reservoir
-from tools import reservoir, test_tta
 
 WEIGHTS = TINY.parents[1] / "checkpoints" / "segformer_tiny_minicity.safetensors"
 
@@ -25,7 +26,7 @@ def cameras(tmp_path_factory):
 
 
 def call(*words) -> int:
-    return reservoir.main([str(word) for word in words])
+    return experts.main([str(word) for word in words])
 
 
 def fail(capsys, *words) -> str:

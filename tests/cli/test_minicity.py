@@ -1,6 +1,6 @@
 """The command line that writes MiniCity."""
 
-from tools.make_minicity import main
+from mmseg_reservoir.cli.minicity import main
 
 FEW = ["--train", "2", "--val", "1", "--per-condition", "1"]
 

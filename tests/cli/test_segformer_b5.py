@@ -10,9 +10,9 @@ from stream_run import CONFIGS
 
 from mmseg_reservoir.becotta import inject
 from mmseg_reservoir.becotta.store import save
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.minicity import make_counts, write_dataset
 from mmseg_reservoir.report.published import METAFILE, load_rows
-from tools import test_tta
 
 
 def b5_options(data, cache):

@@ -11,12 +11,12 @@ import pytest
 from mmengine.config import Config
 
 import mmseg_reservoir.methods  # noqa: F401 (registers them)
+from mmseg_reservoir.cli import demo_cls
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls import run as run_module
 from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.registry import table
 from mmseg_reservoir.report.charts import PRESET_SUFFIXES
-from tools import demo_cls
 
 
 def options_of(run: demo_cls.Run) -> dict:

@@ -17,8 +17,10 @@ from mmengine.config import Config
 from panel_files import save_panels
 from run_records import rich_record
 
+from mmseg_reservoir.cli import demo
+from mmseg_reservoir.cli import test as test_tta
+from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.minicity import Written, frame_paths
-from tools import demo, test_tta
 
 SUCCEEDS = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('{}')"
 
@@ -50,7 +52,7 @@ def test_every_run_has_a_config(everything):
 
 
 def test_commands_are_valid(tmp_path):
-    args = test_tta.parse_args(demo.command("segformer-tiny_align", tmp_path, 3, 1)[2:])
+    args = test_tta.main.parse(demo.command("segformer-tiny_align", tmp_path, 3, 1)[4:])
     cfg, _ = test_tta.load_config(args)
     assert (cfg.test_cfg.rounds, cfg.randomness.seed) == (3, 1)
     hooks = {hook["type"]: hook for hook in cfg.custom_hooks}
@@ -102,8 +104,7 @@ def test_sigterm_ends_the_runs_too(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "Popen", start)
     arguments = ({"a": "x"}, tmp_path, 1, 0, 4, 1)
-    monkeypatch.setattr(demo, "demo", lambda argv: demo.run_all(*arguments))
-    assert demo.main([]) == 143
+    assert run_cli(lambda: demo.run_all(*arguments)) == 143
     assert [run.poll() for run in runs] == [-signal.SIGTERM]
 
 

@@ -4,7 +4,7 @@ import pytest
 from run_records import record, write
 from stream_run import run, seeded_reservoir
 
-from tools import summarize
+from mmseg_reservoir.cli import summarize
 
 
 def test_prints_and_writes_what_it_finds(tmp_path, capsys):
@@ -41,7 +41,7 @@ def test_warns_about_unfinished_runs_and_ends_with_an_error_if_all_are(tmp_path,
     assert summarize.main([str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "warning: " in error
-    assert "is not complete (4 visits are there)" in error
+    assert "is not complete (4 visits so far)" in error
     assert "error: none of the runs is complete" in error
     write(tmp_path / "b", record())
     assert summarize.main([str(tmp_path)]) == 0

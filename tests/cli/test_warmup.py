@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from mmseg_reservoir.becotta.store import read_meta
+from mmseg_reservoir.cli.warmup import load_config, main
 from mmseg_reservoir.params.selections import becotta_params
-from tools.warmup import load_config, main, parse_args
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs/minicity/segformer-tiny_becotta_warmup.py"
@@ -63,8 +63,14 @@ def test_mistakes_are_explained(capfd, minicity, tmp_path):
     assert "warmup has no option 'varient'" in fail(capfd, *base, "warmup.varient=M")
 
 
+def test_a_bundled_config_is_found_by_its_name_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cfg = load_config(main.parse(["minicity/segformer-tiny_becotta_warmup.py"]))
+    assert Path(cfg.filename) == CONFIG
+
+
 def test_the_shipped_weights_are_those_of_the_config():
-    cfg = load_config(parse_args([str(CONFIG)]))
+    cfg = load_config(main.parse([str(CONFIG)]))
     path = ROOT / "checkpoints/becotta_tiny_minicity.safetensors"
     meta = read_meta(path)
     assert path.stat().st_size < 2e6

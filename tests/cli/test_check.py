@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tools.check_dataset import main
+from mmseg_reservoir.cli.check import main
 
 
 def test_a_good_minicity(minicity, tmp_path, capsys):

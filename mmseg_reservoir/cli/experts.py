@@ -1,0 +1,137 @@
+"""Inspect, merge, prune and export the experts of saved runs.
+
+A run saves them in WORK_DIR/reservoir.
+
+reservoir experts inspect work_dirs/tent/reservoir
+reservoir experts merge work_dirs/camera_1/reservoir work_dirs/camera_2/reservoir -o both
+reservoir experts prune both --least 2 -o smaller
+reservoir experts export smaller 1 -o fog.pth --checkpoint segformer.pth
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import ReservoirError
+from .command_line import Verb
+from .options import option, shared
+
+
+def find_reservoir(folder: Path) -> Path:
+    """Return the folder of a reservoir: the given one, or ``reservoir`` in a work directory."""
+    from ..snapshot.folder import MANIFEST
+
+    inside = folder / "reservoir"
+    has_one = not (folder / MANIFEST).is_file() and (inside / MANIFEST).is_file()
+    return inside if has_one else folder
+
+
+def check_out(args: argparse.Namespace) -> None:
+    """Refuse to replace a reservoir or a file without ``--overwrite``."""
+    if args.out.exists() and not args.overwrite:
+        raise ReservoirError(f"{args.out} exists: add --overwrite, or choose another name for -o")
+
+
+def run_inspect(args: argparse.Namespace) -> None:
+    """Print a table of the experts."""
+    from ..snapshot import read_folder
+    from ..snapshot.overview import overview
+
+    folder = find_reservoir(args.folder)
+    print(overview(read_folder(folder), folder))
+
+
+def run_merge(args: argparse.Namespace) -> None:
+    """Merge two reservoirs, and print which experts became one."""
+    from ..snapshot import read_folder, write_folder
+    from ..snapshot.merge import merge
+
+    check_out(args)
+    folders = [find_reservoir(folder) for folder in args.folders]
+    if folders[0].resolve() == folders[1].resolve():
+        raise ReservoirError(f"{folders[0]} is named twice: name the reservoirs of two runs")
+    one, other = map(read_folder, folders)
+    merged = merge(one, other, args.k_max)
+    write_folder(merged.contents, args.out)
+    for index, match in enumerate(merged.matches):
+        what = "is new" if match is None else f"became one with {match} of {folders[0]}"
+        print(f"expert {index} of {folders[1]} {what}")
+    print(f"{len(merged.contents.experts)} experts are in {args.out}")
+
+
+def run_prune(args: argparse.Namespace) -> None:
+    """Remove experts."""
+    from ..snapshot import read_folder, write_folder
+    from ..snapshot.prune import least_used, prune, unused
+
+    check_out(args)
+    contents = read_folder(find_reservoir(args.folder))
+    if args.unused:
+        experts = unused(contents)
+    elif args.least is not None:
+        experts = least_used(contents, args.least)
+    else:
+        experts = args.experts
+    pruned = prune(contents, experts)
+    write_folder(pruned, args.out)
+    removed = ", ".join(map(str, sorted(experts))) or "none"
+    print(f"removed: {removed}; {len(pruned.experts)} experts are in {args.out}")
+
+
+def run_export(args: argparse.Namespace) -> None:
+    """Write a plain checkpoint."""
+    from ..snapshot import read_folder
+    from ..snapshot.export import export_expert
+
+    check_out(args)
+    contents = read_folder(find_reservoir(args.folder))
+    checkpoint = args.checkpoint or contents.about.get("checkpoint")
+    if not checkpoint:
+        raise ReservoirError(f"{args.folder} has no checkpoint of its run: give --checkpoint FILE")
+    print(
+        f"expert {args.expert} is in {export_expert(contents, args.expert, checkpoint, args.out)}"
+    )
+
+
+_FOLDER = option("folder", "a saved reservoir", type=Path)
+_OUT = option("-o --out PATH", "write to this path", type=Path, required=True)
+_REPLACE = shared("--overwrite", help="replace what --out holds")
+_COMMANDS = {
+    "inspect": ("print a table of the experts", run_inspect, _FOLDER),
+    "merge": (
+        "merge two reservoirs into one",
+        run_merge,
+        option("folders", "saved reservoirs", type=Path, nargs=2, metavar="FOLDER"),
+        option("--k-max N", "leave room for N experts (default: the larger of the two)", type=int),
+        *(_OUT, _REPLACE),
+    ),
+    "prune": ("remove experts, never that of the source", run_prune, _FOLDER, _OUT, _REPLACE),
+    "export": (
+        "write one expert as a plain checkpoint",
+        run_export,
+        _FOLDER,
+        option("expert", "number of the expert", type=int),
+        option("--checkpoint FILE", "checkpoint of the source model (default: that of the run)"),
+        *(_OUT, _REPLACE),
+    ),
+}
+
+
+def _add_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, (help, run, *options) in _COMMANDS.items():
+        command = commands.add_parser(name, help=help)
+        command.set_defaults(run=run)
+        for each in options:
+            each.add_to(command)
+        if name == "prune":
+            group = command.add_mutually_exclusive_group(required=True)
+            group.add_argument("--experts", type=int, nargs="+", metavar="N", help="remove these")
+            seen = "remove the N that have seen the fewest images"
+            group.add_argument("--least", type=int, metavar="N", help=seen)
+            none = "remove those that have seen none"
+            group.add_argument("--unused", action="store_true", help=none)
+
+
+main = Verb(__doc__, lambda args: args.run(args), _add_commands)
