@@ -31,8 +31,16 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 
 def workplace_of(cfg: Config, model: nn.Module) -> TaskContext:
     """What a segmentor, with its weights loaded, and the config of its test data bring."""
-    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    image_range = preprocessor_range(model.data_preprocessor)
     return TaskContext(model, segmentation_forward, image_range, ConfigSource(cfg, model))
+
+
+def preprocessor_range(preprocessor: nn.Module) -> ImageRange:
+    """Return the range of the images that a data preprocessor of mmseg makes."""
+    # Statistics are given in the order of the channels as converted.
+    bgr = not getattr(preprocessor, "channel_conversion", False)
+    mean, std = (getattr(preprocessor, name, None) for name in ("mean", "std"))
+    return ImageRange.of_pixels(mean, std, bgr)
 
 
 class ConfigSource:
