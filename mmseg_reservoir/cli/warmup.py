@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.config_files import import_custom_modules, read_config, set_options
-from ..config.schema import construct, without_scope
+from ..config.schema import without_scope
 from ..errors import ReservoirError
+from ..registry import construct
 from .command_line import Verb
 from .options import option
 
@@ -90,8 +91,7 @@ def table(before: dict, after: dict) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Validate, train, validate, save."""
+def _run(args: argparse.Namespace) -> None:
     cfg = load_config(args)
     from ..becotta.store import save
     from ..becotta.warmup import evaluate
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     *("config", "--work-dir", "--cfg-options"),
     option("checkpoint", "weights of the model (default: load_from of the config)", nargs="?"),
     option(

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -17,9 +17,8 @@ from torch import Tensor
 from ..datasets.base import DomainSet
 from ..errors import ReservoirError
 from ..io.files import digest
+from ..option_types import Count, Natural, Positive
 from . import orders
-
-SHUFFLES = ("once", "visit", "never")
 
 
 @dataclass(frozen=True)
@@ -72,25 +71,18 @@ class Stream(ABC):
     """
 
     kind: ClassVar[str]
+    scored_as: ClassVar[str | None] = None
+    """Name under which all batches of a round are scored; None scores each domain."""
 
     data: DomainSet
-    batch_size: int = 200
-    rounds: int = 20
-    seed: int = 0
-    shuffle: str = "once"
-    correlation: float | None = None
-    workers: int = 0
+    batch_size: Count = 200
+    rounds: Count = 20
+    seed: Natural = 0
+    shuffle: Literal["once", "visit", "never"] = "once"
+    correlation: Positive | None = None
+    workers: Natural = 0
 
     def __post_init__(self) -> None:
-        check_numbers(batch_size=self.batch_size, rounds=self.rounds)
-        if self.seed < 0 or self.workers < 0:
-            raise ReservoirError(
-                f"seed and workers must be 0 or more, got {self.seed} and {self.workers}"
-            )
-        if self.shuffle not in SHUFFLES:
-            raise ReservoirError(f"shuffle must be {', '.join(SHUFFLES)}, got {self.shuffle!r}")
-        if self.correlation is not None and not self.correlation > 0:
-            raise ReservoirError(f"correlation must be above 0 or None, got {self.correlation}")
         if self.correlation is not None and self.shuffle == "never":
             raise ReservoirError('correlation sets an order of its own: leave out shuffle="never"')
         self._images = cache(self.data.domain)  # a domain is opened once
@@ -117,6 +109,11 @@ class Stream(ABC):
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+    @property
+    def total(self) -> int | None:
+        """Number of batches, None if it is unknown."""
+        return len(self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self.plan())
@@ -179,10 +176,3 @@ class Stream(ABC):
     def _read(self, index: int, step: PlannedBatch) -> StreamBatch:
         images, labels = self._images(step.domain, step.severity).batch(step.indices)
         return StreamBatch(images, labels, step.domain, step.round, index, step.severity)
-
-
-def check_numbers(**numbers: int) -> None:
-    """Refuse any value that is not a whole number of 1 or more."""
-    for name, value in numbers.items():
-        if not isinstance(value, int) or value < 1:
-            raise ReservoirError(f"{name} must be a whole number, 1 or more, got {value!r}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -16,9 +16,10 @@ from ..config.schema import Options, pick
 from ..datasets.base import DomainSet, check_severity
 from ..datasets.ccc import CCC, Sample
 from ..errors import ReservoirError
+from ..option_types import Count, Positive
 from ..registry import register
 from . import orders
-from .stream import PlannedBatch, Stream, StreamBatch, check_numbers
+from .stream import PlannedBatch, Stream, StreamBatch
 
 RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -51,17 +52,9 @@ class DynamicStream(Stream):
 
     kind: ClassVar[str] = "cdc"
 
-    turns: str = "dirichlet"
-    concentration: float = 1.0
-    slots: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(slots=self.slots)
-        if self.turns not in ("dirichlet", "uniform"):
-            raise ReservoirError(f"turns must be dirichlet or uniform, got {self.turns!r}")
-        if not self.concentration > 0:
-            raise ReservoirError(f"concentration must be above 0, got {self.concentration}")
+    turns: Literal["dirichlet", "uniform"] = "dirichlet"
+    concentration: Positive = 1.0
+    slots: Count = 3
 
     def plan(self) -> Iterator[PlannedBatch]:
         for round in range(1, self.rounds + 1):
@@ -128,16 +121,22 @@ class CCCStream:
     """
 
     kind: ClassVar[str] = "ccc"
+    rounds: ClassVar[int | None] = None
 
     data: CCC
-    batch_size: int = 64
-    interval: int = 6700
-    limit: int | None = None
+    batch_size: Count = 64
+    interval: Count = 6700
+    limit: Count | None = None
 
-    def __post_init__(self) -> None:
-        check_numbers(batch_size=self.batch_size, interval=self.interval)
-        if self.limit is not None:
-            check_numbers(limit=self.limit)
+    @property
+    def scored_as(self) -> str:
+        """Name under which all batches of a round are scored: domains change in each batch."""
+        return self.data.title
+
+    @property
+    def total(self) -> int | None:
+        """Number of batches, None if it is unknown."""
+        return self.limit
 
     def __iter__(self) -> Iterator[StreamBatch]:
         return self.from_batch(0)
@@ -177,7 +176,7 @@ def build_stream(options: Options, data: DomainSet | CCC, seed: int = 0) -> Stre
 
     The options may contain another ``seed``.
     """
-    choice = pick("stream", options, "stream", default="csc", given=("data",))
+    choice = pick("stream", options, "stream", default="csc", injected=("data",))
     if (choice.factory is CCCStream) != isinstance(data, CCC):
         raise ReservoirError(f"stream {choice.name!r} does not fit {data.title}: CCC needs 'ccc'")
-    return choice.make(data=data, seed=seed)
+    return choice.build(data=data, seed=seed)

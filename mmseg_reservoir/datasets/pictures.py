@@ -6,13 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import numpy as np
 from PIL import Image
 
 from ..errors import ReservoirError
 from ..io.files import digest, display_path
+from ..registry import checked
 from .base import LabeledImages
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png")
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
+@checked
 @dataclass(frozen=True)
 class Preprocess:
     """Decode an image, resize it, and crop its center.
@@ -34,11 +36,7 @@ class Preprocess:
 
     resize: int | tuple[int, int] | None = None
     crop: int | None = None
-    filter: str = "bilinear"
-
-    def __post_init__(self) -> None:
-        if self.filter not in FILTERS:
-            raise ReservoirError(f"filter must be {' or '.join(FILTERS)}, got {self.filter!r}")
+    filter: Literal["bilinear", "bicubic"] = "bilinear"
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
         """Return an image ``(3, H, W)``, floats in [0, 1]; messages call it ``name``."""

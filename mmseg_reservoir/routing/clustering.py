@@ -10,11 +10,12 @@ from torch import Tensor
 
 from ..core.losses import information_loss
 from ..core.state import copied_to
-from ..errors import ReservoirError
-from ..registry import choose, find, register
-from ..style.statistics import Distance
+from ..option_types import Positive
+from ..registry import checked, find, register
+from ..style.statistics import DistanceOption
 
 
+@checked
 class Clustering(ABC):
     """Centroids, of which the first is the source's, and the rule that moves them.
 
@@ -27,13 +28,10 @@ class Clustering(ABC):
     """
 
     def __init__(
-        self, temperature: float | str = 1.0, distance: str | Distance = "euclidean"
+        self,
+        temperature: Positive | Literal["sqrt_d"] = 1.0,
+        distance: DistanceOption = "euclidean",
     ) -> None:
-        is_number = isinstance(temperature, (int, float)) and temperature > 0
-        if not (is_number or temperature == "sqrt_d"):
-            raise ReservoirError(
-                f"temperature must be a number above 0 or 'sqrt_d', got {temperature!r}"
-            )
         self.temperature = temperature
         self.distance = find("distance", distance)
 
@@ -104,8 +102,7 @@ class GradientClustering(Clustering):
         super().__init__(**options)
         self.lr = lr
         self.weight_decay = weight_decay
-        origins = {"source": 1.0, "zero": 0.0}
-        self._origin_share = choose(decay_towards, origins, "target of weight decay")
+        self._origin_share = 1.0 if decay_towards == "source" else 0.0
 
     def _begin(self) -> None:
         self._origin = self._origin_share * self.source_centroid

@@ -15,15 +15,17 @@ from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
 from torch.utils.data import DataLoader
 
-from ..config.schema import check_options, without_scope
+from ..config.schema import without_scope
 from ..errors import ReservoirError
+from ..option_types import Count
+from ..registry import check_options
 from ..runs.record import RunRecord
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .datasets import make_labels_optional
-from .frame_clock import FrameClock
+from .frame_clock import FrameClock, FrameRate
 from .metric import evaluate_frozen, with_exact_iou
 from .model_loading import class_count, classes_by_number
-from .named_sets import dataset_of, domains_by_name, lacks_classes, read_dataset
+from .named_sets import Domains, dataset_of, domains_by_name, lacks_classes, read_dataset
 from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
@@ -78,16 +80,16 @@ class RecurringTestLoop(TestLoop):
         runner: Runner,
         dataloader: dict,
         evaluator: dict | list,
-        rounds: int = 10,
-        domains: Sequence[str | Mapping] = ("fog", "night", "rain", "snow"),
+        rounds: Count = 10,
+        domains: Domains = ("fog", "night", "rain", "snow"),
         shuffle: Literal["never", "once", "visit"] = "never",
         on_bad_image: Literal["stop", "skip"] = "stop",
-        extra_eval_sets: Sequence[str | Mapping] = (),
-        frame_rate: float | None = None,
+        extra_eval_sets: Domains = (),
+        frame_rate: FrameRate | None = None,
         missed: Literal["answer", "drop"] = "answer",
         step_seconds: float | Mapping | None = None,
         fp16: bool = False,
-        also: Sequence[str | Mapping] | None = None,
+        also: Domains | None = None,
         **unknown: Any,
     ) -> None:
         if also is not None:
@@ -122,15 +124,15 @@ class RecurringTestLoop(TestLoop):
         """Refuse options of ``test_cfg`` that cannot be meant."""
         options, given = without_scope(options), ("runner", "dataloader", "evaluator")
         check_options(RecurringTestLoop, options, "test_cfg", given)
-        domains, rounds = options.get("domains", ("fog",)), options.get("rounds", 1)
-        if rounds < 1 or not domains:
-            raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
+        domains = options.get("domains", ("fog",))
+        if not domains:
+            raise ReservoirError("test_cfg.domains is empty: name one or more domains")
         domains_by_name(domains, "domains")
         extra_sets = options.get("also") or options.get("extra_eval_sets", ())
         domains_by_name(extra_sets, "extra_eval_sets")
         rate, seconds = options.get("frame_rate"), options.get("step_seconds")
         if rate is not None:
-            FrameClock.check(rate, seconds)
+            FrameClock.check(seconds)
         elif seconds is not None or options.get("missed", "answer") != "answer":
             raise ReservoirError(
                 "test_cfg.missed and test_cfg.step_seconds belong to test_cfg.frame_rate: give "

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ..core.moments import Reference
 from ..errors import ReservoirError, refusing
 from ..io.files import cache_folder, digest, read_tensors, write_tensors
+from ..registry import checked
 from .statistics import Distance, euclidean
 
 _logger = logging.getLogger(__name__)
@@ -148,10 +150,11 @@ class Calibration:
             return cls(tensors["styles"].float(), about, groups, reference)
 
 
+@checked
 def calibrate(
     encode: Callable[[Tensor], Tensor],
     source: SourceImages | Iterable[Tensor] | None,
-    batches: int | None = None,
+    batches: Annotated[int, Ge(2)] | None = None,
     file: str | None = None,
     cache: str | None = None,
 ) -> Calibration:
@@ -172,10 +175,6 @@ def calibrate(
         cache: Folder of earlier calibrations, by the identity of the source. Defaults to None,
             the user's cache folder.
     """
-    if batches is not None and batches < 2:
-        raise ReservoirError(
-            f"reservoir.calibration.batches must be a whole number, 2 or more, got {batches!r}"
-        )
     style = encode.fingerprint() if hasattr(encode, "fingerprint") else None
     if file is not None:
         calibration = Calibration.load(file)

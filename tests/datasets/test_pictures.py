@@ -55,7 +55,7 @@ def test_clear_errors(tmp_path):
     (tmp_path / "bad.jpg").write_bytes(b"no picture")
     with pytest.raises(ReservoirError, match=r"bad.jpg cannot be decoded .*reservoir check"):
         Preprocess()(tmp_path / "bad.jpg")
-    with pytest.raises(ReservoirError, match="filter must be bilinear or bicubic"):
+    with pytest.raises(ReservoirError, match="filter must be one of bilinear, bicubic"):
         Preprocess(filter="lanczos")
 
 

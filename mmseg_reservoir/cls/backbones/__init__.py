@@ -36,14 +36,14 @@ def build_backbone(options: Options) -> nn.Module:
     """
     options = dict(options)
     random, checkpoint = options.pop("random", False), options.pop("checkpoint", None)
-    choice = pick("backbone", options, "model", given=("checkpoint",))
+    choice = pick("backbone", options, "model", injected=("checkpoint",))
     if not (random or checkpoint or options.get("pretrained")):
         raise ReservoirError(
             f"backbone {choice.name!r} has no weights: give checkpoint=PATH"
             f"{', or pretrained=True' * choice.accepts('pretrained')} (or random=True to try "
             "things out)"
         )
-    net = choice.make(checkpoint=checkpoint)
+    net = choice.build(checkpoint=checkpoint)
     if checkpoint is not None and not choice.accepts("checkpoint"):
         load_weights(net, checkpoint)
     return net.eval()
