@@ -24,7 +24,7 @@ from .. import __version__
 from ..errors import ReservoirError
 from .files import atomic_write
 
-SCHEMA = 1
+SCHEMA = 2
 """To be raised when a state is arranged in another way: an older one is refused, not guessed at."""
 
 _FORMAT = "mmseg_reservoir.state"

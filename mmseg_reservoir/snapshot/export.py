@@ -79,7 +79,7 @@ def _aligned_norms(
     """Return weight and bias of the layers that an expert aligns, its correction folded in."""
     if "alignment" not in contents.components:
         return {}
-    alignment = Alignment(**contents.numbers("alignment"))
+    alignment = contents.part("alignment")(**contents.options("alignment"))
     alignment.load_state_dict(contents.state_of("alignment"))
     norms = {}
     for name, (gain, shift) in alignment.corrections(index).items():

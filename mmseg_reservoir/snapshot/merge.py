@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ..core.reservoir import Tally
+from ..core.reservoir_part import State
 from ..core.state import tensor_bytes
 from ..errors import ReservoirError
-from .parts import State
 from .reservoir_snapshot import Expert, ReservoirSnapshot, explained
 from .source_identity import differences
 
@@ -71,7 +71,7 @@ def merge(
     """
     found = list(differences(one.kinds, other.kinds))
     # Those of different kinds have no numbers to compare.
-    found = found or list(differences(one.identity["numbers"], other.identity["numbers"]))
+    found = found or list(differences(one.identity["options"], other.identity["options"]))
     if found:
         raise ReservoirError(
             f"the reservoirs cannot be merged, they differ: {'; '.join(found)}. Merge those of "
@@ -92,7 +92,12 @@ def merge(
             given = weights[index] if index < len(weights) else None
             experts[match] = average(one, one.experts[match], moved[index], given)
     shared = {
-        name: one.parts(name).merged(one.numbers(name), one.shared[name], other.shared[name])
+        name: {
+            **one.shared[name],
+            "shared": one.part(name).merge_shared(
+                one.options(name), one.shared[name]["shared"], other.shared[name]["shared"]
+            ),
+        }
         for name in one.components
     }
     return Merge(replace(one.with_experts(experts, shared), k_max=room), matches)
@@ -105,13 +110,13 @@ def find_matches(
 
     The ``known`` first ones match those of the same number.
     """
-    domains = one.parts("router")
-    numbers, common = one.numbers("router"), one.shared["router"]
+    distance, options = one.part("router").distance, one.options("router")
+    shared = one.shared["router"]["shared"]
     pairs = []
     for j, theirs in enumerate(other.experts[known:], start=known):
         for i, ours in enumerate(one.experts[known:], start=known):
             a, b = ours.parts["router"], theirs.parts["router"]
-            near = -torch.inf if same(a, b) else domains.distance(numbers, common, a, b)
+            near = -torch.inf if same(a, b) else distance(options, shared, a, b)
             if near <= 1:
                 pairs.append((near, i, j))
     matches: list[int | None] = [*range(known), *[None] * (len(other.experts) - known)]
@@ -140,7 +145,7 @@ def average(
     layout = contents.layout
     state = dict(one.method)
     if share:
-        for name in contents.shared["moving"]:
+        for name in contents.shared["parameter_like"]:
             state[name] = _average_vectors(layout, state[name], other.method[name], share)
         # The moments of low-rank factors fit no others.
         state["optimizer"] = (
@@ -148,12 +153,7 @@ def average(
             if layout.scaling is None
             else {}
         )
-    parts = {
-        name: contents.parts(name).pooled(
-            contents.numbers(name), one.parts[name], other.parts[name], share
-        )
-        for name in contents.components
-    }
+    parts = {name: _merged_entry(contents, name, one, other, share) for name in one.parts}
     mine, theirs = asdict(one.tally), asdict(other.tally)
     tally = Tally(**{name: mine[name] + theirs[name] for name in mine})
     parameters = (
@@ -210,9 +210,20 @@ def _checked(
 
 def _beside(one: ReservoirSnapshot, expert: Expert) -> Expert:
     parts = {
-        name: one.parts(name).beside(one.shared[name], part) for name, part in expert.parts.items()
+        name: entry and one.part(name).adopt_expert(one.shared[name]["shared"], entry)
+        for name, entry in expert.parts.items()
     }
     return replace(expert, parts=parts)
+
+
+def _merged_entry(
+    contents: ReservoirSnapshot, component: str, one: Expert, other: Expert, weight: float
+) -> State | None:
+    first, second = one.parts[component], other.parts[component]
+    if first is None or second is None:
+        return first or second
+    options = contents.options(component)
+    return contents.part(component).merge_expert(options, first, second, weight)
 
 
 def _plain(expert: Expert) -> State:
