@@ -46,24 +46,25 @@ test: $(STAMP)  ## Run the fast tests
 	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile \
 	    --no-loadscope-reorder $(ARGS)
 
-lint: $(STAMP)  ## Report errors of style and of types
+lint: $(STAMP)  ## Report errors of style, of imports between rooms, and of types
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
+	@$(RUN) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
 	@$(RUN) -m mypy
 
-format: $(STAMP)  ## Mend what ruff can mend by itself
+format: $(STAMP)  ## Fix what ruff can fix by itself
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
 docs: $(STAMP)  ## Make the API reference in build/docs
 	@$(RUN) -c 'import pdoc' 2>/dev/null || $(PIP) "pdoc>=15"
 	@$(RUN) -m pdoc --docformat google --output-directory build/docs mmseg_reservoir \
-	    $(addprefix mmseg_reservoir.,build options presets core style routing spaces methods portable) \
-	    $(addprefix mmseg_reservoir.,seg cls datasets report live scale)
+	    $(addprefix mmseg_reservoir.,core style routing params methods becotta config registry) \
+	    $(addprefix mmseg_reservoir.,snapshot runs seg footage cls datasets report live fleet)
 	@echo "API reference: build/docs/index.html"
 
 clean:  ## Remove the environment .venv and all caches
-	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN):

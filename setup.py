@@ -18,28 +18,17 @@ SHIPPED = (
     "checkpoints/becotta_tiny_minicity.safetensors",
     "checkpoints/digits_convnet.safetensors",
     "checkpoints/digits_vit.safetensors",
+    "checkpoints/efficientvit_b0_cityscapes.safetensors",
     "checkpoints/segformer_tiny_minicity.safetensors",
     "checkpoints/styles_cityscapes.safetensors",
     "checkpoints/vgg19_front.safetensors",
 )
 """What is installed in the package's ``.mim``, as mmseg does with its own."""
-COMMANDS = {
-    "reservoir-adapt": "adapt",
-    "reservoir-test": "test",
-    "reservoir-test-cls": "test_cls",
-    "reservoir-sweep": "sweep",
-    "reservoir-fleet": "fleet",
-    "reservoir-summarize": "summarize",
-    "reservoir-report": "report",
-    "reservoir-figures": "figures",
-    "reservoir-check-dataset": "check_dataset",
-    "reservoir-convert-checkpoint": "convert_checkpoint",
-    "reservoir-make-minicity": "make_minicity",
-    "reservoir-experts": "reservoir",
-    "reservoir-train": "train",
-    "reservoir-warmup": "warmup",
-}
-"""Commands, and what they call in ``mmseg_reservoir.cli.console``."""
+OLD_COMMANDS = (
+    "adapt check-dataset convert-checkpoint experts figures fleet make-minicity report summarize "
+    "sweep test test-cls train warmup"
+)
+"""``reservoir-NAME`` of earlier releases: each names its verb of ``reservoir`` and runs it."""
 
 
 class BuildWithShipped(build_py):
@@ -107,8 +96,11 @@ setup(
     cmdclass={"build_py": BuildWithShipped},
     entry_points={
         "console_scripts": [
-            f"{command} = mmseg_reservoir.cli.console:{function}"
-            for command, function in COMMANDS.items()
+            "reservoir = mmseg_reservoir.cli.app:main",
+            *(
+                f"reservoir-{name} = mmseg_reservoir.cli.app:old_command"
+                for name in OLD_COMMANDS.split()
+            ),
         ]
     },
     install_requires=read_requirements("runtime"),

@@ -20,7 +20,7 @@ from benchmarks import cifar_parts, paired, remembered_styles
 from mmseg_reservoir.cls.run import check_all, run
 from mmseg_reservoir.config.builder import CLASSIFICATION, RunBuilder
 from mmseg_reservoir.config.presets import with_preset
-from mmseg_reservoir.report.tables import Results
+from mmseg_reservoir.runs.reader import Results
 from mmseg_reservoir.runs.record import strict_json
 
 PARTS = (cifar_parts, remembered_styles)

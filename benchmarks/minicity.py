@@ -21,7 +21,7 @@ from pathlib import Path
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import make_counts, write_dataset
-from mmseg_reservoir.report.curves import plot_curves
+from mmseg_reservoir.report.charts import plot_curves
 from mmseg_reservoir.report.published import load_rows
 from mmseg_reservoir.report.summary import Group, summarize, summary_markdown, summary_table
 from mmseg_reservoir.runs.reader import read_runs
@@ -93,11 +93,11 @@ def _plot(groups: Sequence[Group], path: Path) -> None:
         names = {"Source": "source", "plain": base, "preset paper": f"{base}_reservoir_paper"}
         names |= {"preset stream": f"{base}_reservoir", "oracle": f"{base}_oracle"}
         full = {label: f"segformer-tiny_{name}" for label, name in names.items()}
-        present = {label: found[name] for label, name in full.items() if name in found}
+        present = {k: found[name].scores["mean"] for k, name in full.items() if name in found}
         if len(present) > 1:
             panels[{"tent": "TENT", "cotta": "CoTTA*"}[base]] = present
     if panels:
-        plot_curves(panels, path)
+        plot_curves(panels, path, "mIoU")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

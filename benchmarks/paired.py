@@ -19,9 +19,11 @@ from mmengine.config import Config
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import write_text
-from mmseg_reservoir.report.curves import plot_curves
+from mmseg_reservoir.report.charts import plot_curves
+from mmseg_reservoir.report.scores import routing_purity, scores_by_domain
 from mmseg_reservoir.report.summary import Group, Statistic
-from mmseg_reservoir.report.tables import Results, make_table, routing_purity, scores_by_domain
+from mmseg_reservoir.report.tables import make_table
+from mmseg_reservoir.runs.reader import Results
 
 
 class Cell(NamedTuple):
@@ -194,14 +196,16 @@ def collect(jobs: Mapping[tuple[Cell, int], Future]) -> tuple[Runs, int]:
 
 def draw(runs: Runs, path: Path) -> None:
     """A panel per method and rate, in it a curve per variant: mean and deviation by visit."""
-    panels: dict[str, dict[str, Group]] = {}
-    for cell, found in runs.items():
-        if found and cell.method:
+    panels: dict[str, dict[str, list[Statistic]]] = {}
+    metric = ""
+    for cell, by_seed in runs.items():
+        if by_seed and cell.method:
             rate = "" if cell.rate in (None, 1) else f", {cell.rate:g} times the rate"
-            group = Group(cell.name, {Path(str(seed)): run for seed, run in found.items()})
-            panels.setdefault(f"{cell.method}{rate}", {})[cell.variant] = group
+            group = Group(cell.name, {Path(str(seed)): run for seed, run in by_seed.items()})
+            metric = group.metric
+            panels.setdefault(f"{cell.method}{rate}", {})[cell.variant] = group.scores["mean"]
     if panels:
-        plot_curves(panels, path)
+        plot_curves(panels, path, metric)
 
 
 def write_summary(path: Path, title: str, parts: Mapping[str, str | None], note: str) -> str:

@@ -32,7 +32,7 @@ from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.registry import suggest
-from mmseg_reservoir.report.tables import Results
+from mmseg_reservoir.runs.reader import Results
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE = ROOT / "configs" / "_base_"

@@ -28,13 +28,13 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import style_streams
+from benchmarks.routing_scores import Step, mean, routing_scores
 from benchmarks.stream_orders import ORDERS, Frame
 from benchmarks.style_streams import CHANNELS, SOURCE, UNSEEN, select, stream_order, taps
 from mmseg_reservoir.config.presets import PRESETS, with_preset
 from mmseg_reservoir.config.reservoir_plan import ReservoirPlan
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.registry import choose
-from mmseg_reservoir.report.routing import Step, mean, measure
 from mmseg_reservoir.routing import Router
 from mmseg_reservoir.style import Calibration
 
@@ -140,7 +140,7 @@ def benchmark(
         for seed in range(seeds):
             stream = make(styles, rounds, torch.Generator().manual_seed(seed))
             steps = follow(routers.make(seed), stream)
-            found["orders"][order].append(measure(steps))
+            found["orders"][order].append(routing_scores(steps))
     if source_frames:
         found["false_openings"] = [
             false_openings(source, preset, source_frames, seed, unseen, routers)

@@ -28,11 +28,9 @@ from mmseg_reservoir.io.files import cache_folder
 from mmseg_reservoir.minicity import CONDITIONS, render_frame
 from mmseg_reservoir.minicity.writer import VERSION
 from mmseg_reservoir.registry import choose
-from mmseg_reservoir.style.encoder import weight_digest
-from mmseg_reservoir.style.image_moments import ImageMoments
+from mmseg_reservoir.style.encoder import Size, reduced, weight_digest
 from mmseg_reservoir.style.statistics import SMALLEST_VARIANCE, SMOOTHING, image_moments
 from mmseg_reservoir.style.vgg import TAP_SETS, StyleEncoder
-from mmseg_reservoir.style.view_size import Size, reduced
 
 CHANNELS = {2: 64, 5: 128, 7: 128, 10: 256, 12: 256, 14: 256, 16: 256}
 SOURCE, UNSEEN = "source", "unseen"
@@ -210,10 +208,12 @@ def _per_image(features: Tensor) -> Tensor:
 
 def pooled(means: Tensor, variances: Tensor, pixels: Tensor) -> dict[str, Tensor]:
     """The statistics of a batch from those of its images ``(n, d)``; ``pixels`` per channel."""
-    moments = ImageMoments(means, variances, pixels)
+    between = (means - means.mean(dim=0)).square().sum(dim=0)
+    scatter = (pixels - 1) * variances.sum(dim=0) + pixels * between
+    variance = scatter / (len(means) * pixels - 1)
     return {
         "mean": means.mean(dim=0),
-        "logvar": moments.variance().clamp_min(SMALLEST_VARIANCE).log(),
+        "logvar": variance.clamp_min(SMALLEST_VARIANCE).log(),
         "image_logvar": (variances + SMOOTHING).log().mean(dim=0),
     }
 

@@ -25,6 +25,12 @@ RENAMED = {
     "seg.inferencer": "footage.inferencer",
     "spaces": "params",
     "state_files": "io.state_files",
+    "params.becotta_params": "params.selections",
+    "params.norm_statistics": "params.normalization",
+    "params.normalisation": "params.normalization",
+    "style.distance": "style.statistics",
+    "style.source_styles": "style.calibration",
+    "style.view_size": "style.encoder",
 }
 """Old to new names of modules and rooms, below the package."""
 

@@ -1,4 +1,4 @@
-"""Runs tools/test_tta.py on a small MiniCity, for tests."""
+"""Runs ``reservoir test`` on a small MiniCity, for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mmengine.logging import MMLogger
 
-from tools import test_tta
+from mmseg_reservoir.cli import test as test_tta
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 TINY = CONFIGS / "minicity"

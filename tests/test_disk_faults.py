@@ -19,11 +19,12 @@ import torch
 from disk_faults import ERRORS, FailingDisk
 from small_reservoirs import calibration, make_pipeline, show
 
+from mmseg_reservoir.core.outcome import NOT_ADAPTING
 from mmseg_reservoir.errors import ReservoirError, WriteError
 from mmseg_reservoir.io.checkpoints import read_checkpoint, write_checkpoint
 from mmseg_reservoir.io.files import append_bytes, remove_file, write_figure, write_text
 from mmseg_reservoir.minicity import write_dataset
-from mmseg_reservoir.runs.record import RouteRecord, RunRecord
+from mmseg_reservoir.runs.record import RunRecord
 from mmseg_reservoir.runs.route_log import read_routes
 from mmseg_reservoir.runs.state_folder import StateFolder
 from mmseg_reservoir.runs.style_sample import read_styles
@@ -103,7 +104,7 @@ def read_reservoir(folder):
 def record(folder, end=False):
     run = RunRecord(folder, "mIoU", {"seed": 0})
     for version in (1, 2):
-        run.add(RouteRecord(round=version, domain="fog", image="a.png"))
+        run.add_images(version, "fog", ["a.png"], NOT_ADAPTING)
         run.visit(version, "fog").score = 50.0
         run.styles.add(version, torch.zeros(3))
         if version == 1:

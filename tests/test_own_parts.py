@@ -7,8 +7,8 @@ import sys
 import pytest
 from stream_run import TINY, run
 
+from mmseg_reservoir.cli import classify
 from mmseg_reservoir.registry import find
-from tools import test_cls
 
 PARTS = [("router", "nearest"), ("statistic", "extent"), ("method", "agree"), ("params", "biases")]
 OPTIONS = """
@@ -51,7 +51,7 @@ def test_they_classify(tmp_path):
     config = tmp_path / "own.py"
     base = TINY.parent / "cls/digits_convnet.py"
     config.write_text(f"_base_ = {str(base)!r}\n{OPTIONS}stream = dict(rounds=1)\n")
-    assert test_cls.main([str(config), f"--work-dir={tmp_path / 'w'}"]) == 0
+    assert classify.main([str(config), f"--work-dir={tmp_path / 'w'}"]) == 0
     results = json.loads((tmp_path / "w/results.json").read_text())
     assert results["method"] == "Agree"
     assert results["updates"]["updates"] == 24

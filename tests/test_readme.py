@@ -74,7 +74,7 @@ def write_cityscapes(root, split, count=4):
 
 def test_the_config_block_on_a_base_of_mmsegs_zoo(tmp_path, monkeypatch):
     """mmengine adds ``_scope_`` to what is inherited from there."""
-    from tools import test_tta
+    from mmseg_reservoir.cli import test as test_tta
 
     for root, split in (("cityscapes", "train"), ("dusk", "val"), ("dawn", "val")):
         write_cityscapes(tmp_path / "data" / root, split)

@@ -1,5 +1,6 @@
 """The code blocks of docs/tutorial.md run, in their order, in an empty folder."""
 
+import importlib
 import json
 import re
 import shlex
@@ -7,24 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_reservoir.cli.console import load_tool
+from mmseg_reservoir.cli.app import find_verb
 
 TEXT = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(python|shell)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 
 
 def commands(block):
-    """Each line is ``python tools/NAME.py ARGUMENTS``: the tools with their arguments."""
+    """Return verb and arguments of each line: ``reservoir VERB`` or ``python tools/NAME.py``."""
     for line in block.replace("\\\n", " ").strip().splitlines():
-        python, tool, *arguments = shlex.split(line)
-        assert python == "python"
-        yield load_tool(re.fullmatch(r"tools/(\w+)\.py", tool)[1]), arguments
+        command, name, *arguments = shlex.split(line)
+        if command == "python":
+            tool = re.fullmatch(r"tools/(\w+)\.py", name)[1]
+            yield importlib.import_module(f"tools.{tool}").main, arguments
+        else:
+            assert command == "reservoir"
+            yield find_verb(name), arguments
 
 
 def run_shell(block):
     """In this process, which has mmseg already."""
-    for tool, arguments in commands(block):
-        assert tool.main(arguments) in (0, None)
+    for verb, arguments in commands(block):
+        assert verb(arguments) in (0, None)
 
 
 def test_every_block_can_be_read():
@@ -32,7 +37,7 @@ def test_every_block_can_be_read():
         if language == "python":
             compile(block, "tutorial.md", "exec")
         else:
-            assert all(hasattr(tool, "main") for tool, _ in commands(block))
+            assert all(verb.parse(arguments) for verb, arguments in commands(block))
 
 
 @pytest.mark.slow

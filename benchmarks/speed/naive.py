@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, max_pool2d
 
-from mmseg_reservoir.core.pipeline import AdaptationPipeline, Outcome
+from mmseg_reservoir.core.outcome import Outcome
+from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.core.reservoir_pipeline import ReservoirPipeline
 from mmseg_reservoir.methods.common.mean_teacher import as_logits
 from mmseg_reservoir.methods.cotta import Cotta, View, resized

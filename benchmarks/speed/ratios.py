@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from benchmarks.speed.cases import Case, settle_guard
 from benchmarks.speed.interleaved import Spread, interleave, over
 from benchmarks.speed.split import PARTS, timed
-from mmseg_reservoir.core.pipeline import AdaptationPipeline, Outcome
+from mmseg_reservoir.core.outcome import Outcome
+from mmseg_reservoir.core.pipeline import AdaptationPipeline
 
 Figures = dict[str, float | str]
 Clock = Callable[[], float]

@@ -69,7 +69,7 @@ def load(
         if meta[key] != value:
             raise ReservoirError(
                 f"{path} was made for a model with {key} {meta[key]}, this one has {value}: warm "
-                "this model up with tools/warmup.py"
+                "this model up with 'reservoir warmup'"
             )
     becotta = inject(model, saved, meta["domains"], under, blend)
     becotta.load_state_dict(state)
@@ -79,11 +79,11 @@ def load(
 def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     path = Path(path).expanduser()
     if not path.is_file():
-        raise ReservoirError(f"no BECoTTA weights at {path}: make them with tools/warmup.py")
-    state, meta = read_tensors(path, "make it again with tools/warmup.py")
+        raise ReservoirError(f"no BECoTTA weights at {path}: make them with 'reservoir warmup'")
+    state, meta = read_tensors(path, "make it again with 'reservoir warmup'")
     if meta.get("kind") != _KIND:
         raise ReservoirError(
             f"{path} holds no BECoTTA weights (perhaps those of a model): params.weights takes a "
-            "file of tools/warmup.py"
+            "file of 'reservoir warmup'"
         )
     return json.loads(meta["meta"]), state

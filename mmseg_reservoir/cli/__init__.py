@@ -1,1 +1,1 @@
-"""Command lines; nothing imports this room."""
+"""The command ``reservoir``: one file per verb. No other room imports this one."""

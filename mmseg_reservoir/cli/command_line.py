@@ -1,131 +1,78 @@
-"""What command lines share. Of the package, it and seg/ are all that imports mmengine.
+"""What all verbs share: parse the options, and report mistakes in one line.
 
-Nothing here imports torch or mmseg, and mmengine is imported when a config is read: so ``--help``
-and mistakes in the options are answered at once.
+``--help`` and mistakes in the options are answered at once: nothing here imports torch or mmseg.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import logging
-import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import Any
 
 from ..errors import ReservoirError, ignore_third_party_warnings, one_line
 from ..io.files import remedy
 from ..runs.stop_signals import StopSignals, stop_code
 
-if TYPE_CHECKING:
-    pass
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keep the lines of the description, and show defaults that the help does not name."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text, default = action.help or "", action.default
+        if "default" in text or not isinstance(default, (list, int, float, str, PurePath)):
+            return text
+        if isinstance(default, bool) or default in ([], "", argparse.SUPPRESS):
+            return text
+        words = map(str, default) if isinstance(default, list) else [str(default)]
+        return f"{text} (default: {' '.join(words)})".strip()
 
 
-def add_config_options(parser: argparse.ArgumentParser) -> None:
-    """The options that every test of a config has."""
-    parser.add_argument("config", help="config file, or the name of a shipped one")
-    parser.add_argument("--work-dir", help="where results go (default: work_dirs/CONFIG)")
-    parser.add_argument(
-        "--resume",
-        nargs="?",
-        const="auto",
-        metavar="STATE",
-        help="go on with a run that was killed: with the newest state in the work directory, from "
-        "the start if there is none, or with the state of this file",
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace what the work directory holds"
-    )
-    parser.add_argument("--seed", type=int, help="default: the config's, else one is chosen")
-    parser.add_argument(
-        "--cfg-options", nargs="+", action=KeyValue, default={}, help="key=value ..."
-    )
+class Verb:
+    """A verb of the command ``reservoir``: call it with its arguments to run it.
 
+    Args:
+        doc: What it does, one line, and then examples: the docstring of its file.
+        add_options: Adds its options to a parser.
+        run: Does the work; returns the exit code, None for 0.
+    """
 
-def add_warm_start(parser: argparse.ArgumentParser) -> None:
-    """The options that let a run begin with a saved reservoir."""
-    parser.add_argument(
-        "--start-from",
-        metavar="FOLDER",
-        help="go on with a saved reservoir, WORK_DIR/reservoir of an earlier run",
-    )
-    parser.add_argument(
-        "--frozen",
-        action="store_true",
-        help="with --start-from: only route to its experts, adapt nothing",
-    )
+    def __init__(
+        self,
+        doc: str,
+        add_options: Callable[[argparse.ArgumentParser], None],
+        run: Callable[[argparse.Namespace], int | None],
+    ) -> None:
+        self.doc, self.add_options, self.run = doc, add_options, run
+        self.summary = doc.splitlines()[0]
 
+    def __call__(self, argv: Sequence[str] | None = None, prog: str | None = None) -> int:
+        """Run; a mistake of the user ends in one line and exit code 2."""
+        return run_cli(lambda: self.run(self.parse(argv, prog)))
 
-class KeyValue(argparse.Action):
-    """mmengine's ``key=value`` of ``--cfg-options``, with the spaces that belong to a value."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        """Add to the options that were given before; spaces around a key are none of it."""
-        given = dict(getattr(namespace, self.dest, None) or {})
-        for word in values:
-            key, equals, value = word.partition("=")
-            if not equals:
-                raise ValueError(f"{word!r} has no =")
-            given[key.strip()] = _parse_value(value)
-        setattr(namespace, self.dest, given)
-
-
-_DICT = re.compile(r"(^|[\[(,])\s*(\{|dict\()")
-"""A value that is a dict, or holds one; mmengine would cut it at its commas."""
-
-
-def _literal(value: str) -> Any:
-    try:
-        return ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError) as error:
-        raise ReservoirError(
-            f"--cfg-options: cannot read the value {value!r}: write a dict as "
-            '\'{"name": "dusk"}\', with quotes around every word'
-        ) from error
-
-
-_SPACE = "\N{NO-BREAK SPACE}"
-
-
-def _parse_value(text: str) -> Any:
-    from mmengine.config import DictAction
-
-    if _DICT.search(text):
-        return _literal(text)
-    # mmengine removes every space. Those inside a word are kept from it as another character.
-    compact = re.sub(r"\s*([\[\](),])\s*", r"\1", text.strip())
-    return _with_spaces(DictAction._parse_iterable(compact.replace(" ", _SPACE)))
-
-
-def _with_spaces(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_with_spaces, value))
-    return value.replace(_SPACE, " ") if isinstance(value, str) else value
-
-
-def image_size(word: str) -> tuple[int, int]:
-    """The type of an option: ``1024x512`` is a width and a height."""
-    match = re.fullmatch(r"(\d+)x(\d+)", word)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{word!r} is no size: write WIDTHxHEIGHT, like 1024x512")
-    return int(match[1]), int(match[2])
-
-
-def check_seed(seed: Any) -> None:
-    """Refuse what is no seed for numpy and torch."""
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise ReservoirError(f"a seed is a whole number from 0 to 2**32 - 1, got {seed!r}")
+    def parse(
+        self, argv: Sequence[str] | None = None, prog: str | None = None
+    ) -> argparse.Namespace:
+        """Parse a command line."""
+        parser = argparse.ArgumentParser(
+            prog, description=self.doc, formatter_class=HelpFormatter, allow_abbrev=True
+        )
+        self.add_options(parser)
+        return parse(parser, argv)
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse a command line; what mmengine's ``DictAction`` lets through becomes a clear error."""
+    """Parse a command line; every mistake in ``--cfg-options`` is a clear error."""
+    # Intermixed, so that CHECKPOINT may follow an option: CONFIG --seed 1 CHECKPOINT.
+    has_commands = any(action.nargs == argparse.PARSER for action in parser._actions)
+    read = parser.parse_args if has_commands else parser.parse_intermixed_args
     try:
-        # Intermixed, so that CHECKPOINT may stand behind an option: CONFIG --seed 1 CHECKPOINT.
-        return parser.parse_intermixed_args(argv)
-    except ReservoirError:  # which is a ValueError
+        return read(argv)
+    except ReservoirError:  # a ValueError, too
         raise
     except (ValueError, AssertionError, RecursionError) as error:
         deep = isinstance(error, RecursionError)
@@ -139,17 +86,17 @@ _WORKER_ENDED = "is killed by signal: Terminated"
 """From torch's error about a worker of a dataloader."""
 
 
-def run_cli(main: Callable[[], int | None]) -> int:
+def run_cli(main: Callable[[], Any]) -> int:
     """Run; a user's mistake ends in one line and exit code 2, a signal in two lines.
 
-    Ctrl-C has the exit code 130, SIGTERM 143. Else it is what ``main`` returns, 0 for nothing.
+    Ctrl-C has the exit code 130, SIGTERM 143. Otherwise it is what ``main`` returns, 0 for None.
     """
     signals = StopSignals(at_once=True)
     try:
         with signals, warnings.catch_warnings():
             ignore_third_party_warnings()
             return main() or 0
-    except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that went away
+    except (ReservoirError, OSError) as error:  # OSError: a full disk, a folder that was removed
         todo = "" if isinstance(error, ReservoirError) else f": {remedy(error)}"
         print(f"error: {one_line(error)}{todo}", file=sys.stderr)
         return 2
@@ -164,8 +111,13 @@ def run_cli(main: Callable[[], int | None]) -> int:
         return code
 
 
+def warn(text: str) -> None:
+    """Print a warning in one line."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
 def show_log() -> None:
-    """Let what the package logs be seen where no runner of mmengine does that."""
+    """Print what the package logs, where no runner of mmengine does."""
     logger = logging.getLogger("mmseg_reservoir")
     if not logger.handlers:
         handler = logging.StreamHandler()

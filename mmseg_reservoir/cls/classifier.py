@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..config.builder import CLASSIFICATION, RunBuilder, TaskContext
 from ..core.image_range import ImageRange
-from ..core.pipeline import Outcome
+from ..core.outcome import Outcome
 from ..core.side_effects import snapshot
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
@@ -243,8 +243,7 @@ class AdaptiveClassifier(nn.Module):
         if state["styles"] is not None:
             # On the CPU, where styles are compared.
             self.calibration = Calibration(state["styles"].cpu(), groups=state["groups"])
-            self.pipeline.router.fit(self.calibration)
-            self.pipeline.router.calibration = self.calibration
+            self.pipeline.router.calibrate(self.calibration)
         self.batch_size = state["batch_size"]
         self.waits_for_source, self._source_size = False, None
         self.pipeline.load_state_dict(state["pipeline"])

@@ -104,7 +104,6 @@ def run(
             "config": dict(config),
         }
         record = RunRecord(Path(work_dir), "error", at_start)
-        record.observe(model.pipeline, model.net)
         test = StreamTest(model, stream, StreamResults(record, one_domain), device)
         state = saver.begin(run_identity(record.to_json(), weight_digest(model.net)))
         if state is None:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.losses import entropy, marginal_entropy
-from ..core.pipeline import Outcome
+from ..core.outcome import Outcome
 from ..errors import ReservoirError
-from ..runs.record import RouteRecord, RunRecord, VisitRecord, finite
+from ..runs.record import RunRecord, VisitRecord
 from .stream import StreamBatch
 
 INTERVAL = 30.0
@@ -45,7 +44,7 @@ class StreamResults:
         self.record.load_state_dict(state["record"])
         self._wrong = Counter(state["wrong"])
 
-    def add(self, batch: StreamBatch, outcome: Outcome, seconds: float) -> VisitRecord:
+    def add(self, batch: StreamBatch, outcome: Outcome) -> VisitRecord:
         """Note a batch; returns its visit as it is now."""
         classes, largest = outcome.logits.shape[1], int(batch.labels.max())
         strange = largest if largest >= classes else int(batch.labels.min())
@@ -56,29 +55,13 @@ class StreamResults:
                 "another data set"
             )
         if self.record.routes:
-            new_round = self.record.routes[-1].round != batch.round
+            new_round = self.record.routes[-1]["round"] != batch.round
             self.record.write(every=0.0 if new_round else INTERVAL)
-        visit = self.record.add(_route(batch, outcome, seconds), self.one_domain)
+        visit = self.record.add_batch(
+            batch.round, batch.domain, batch.index, outcome, self.one_domain
+        )
         place = (visit.round, visit.domain)
         predicted = outcome.logits.argmax(dim=1).cpu()
         self._wrong[place] += int((predicted != batch.labels).sum())
         visit.score = 100 * self._wrong[place] / visit.n_images
         return visit
-
-
-def _route(batch: StreamBatch, outcome: Outcome, seconds: float) -> RouteRecord:
-    route, logits = outcome.route, outcome.logits.detach().float()
-    return RouteRecord(
-        round=batch.round,
-        domain=batch.domain,
-        batch=batch.index,
-        n_images=len(batch.labels),
-        expert=route.index,
-        k=outcome.k,
-        weight=float(route.weights[route.index]),
-        route_entropy=route.entropy,
-        opened=bool(route.is_new),
-        seconds=seconds / len(batch.labels),
-        entropy=finite(float(entropy(logits).mean())),
-        marginal_entropy=finite(float(marginal_entropy(logits))),
-    )

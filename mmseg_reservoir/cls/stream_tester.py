@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from ..core.outcome import Outcome
 from ..report.progress import StreamProgress
 from ..runs.generators import load_generators, save_generators
 from ..runs.run_saver import RunSaver
@@ -50,12 +51,13 @@ class StreamTest:
         progress.skip(self.batches)
         try:
             for batch in self.stream.from_batch(self.batches):
-                new_round = bool(record.routes) and record.routes[-1].round != batch.round
-                visit = self.results.add(batch, *self._step(batch))
+                new_round = bool(record.routes) and record.routes[-1]["round"] != batch.round
+                outcome = self._step(batch)
+                visit = self.results.add(batch, outcome)
                 progress.advance(
                     visit.round,
                     visit.domain,
-                    expert=self.model.last.route.index,
+                    expert=outcome.expert,
                     k=visit.k,
                     score=f"error {visit.score:.1f}",
                 )
@@ -84,11 +86,10 @@ class StreamTest:
         self.results.load_state_dict(state["results"])
         load_generators(state["generators"])
 
-    def _step(self, batch: StreamBatch) -> tuple:
-        """What the model did with a batch, and the seconds that it took."""
+    def _step(self, batch: StreamBatch) -> Outcome:
         images = batch.images.to(self.device)
         start = time.perf_counter()
         outcome = self.model.step(images, domain=batch.domain)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return outcome, time.perf_counter() - start
+        return replace(outcome, seconds=time.perf_counter() - start)

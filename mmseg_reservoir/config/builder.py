@@ -183,8 +183,7 @@ class RunBuilder:
         calibration = None
         if self._reservoir is not None and pipeline.router.needs_style:
             calibration = self._reservoir.calibrate(pipeline.encoder, place.source)
-            pipeline.router.fit(calibration)
-            pipeline.router.calibration = calibration  # which one of a user's own may not keep
+            pipeline.router.calibrate(calibration)
         # One that came ready made has been prepared by whoever made it.
         if self._ready is None and pipeline.method.needs_source:
             name = type(pipeline.method).__name__

@@ -11,7 +11,7 @@ from ..errors import ReservoirError
 from ..methods import AdaptationMethod
 from ..methods.common.optimizers import optimizer_factory, pick_optimizer
 from ..params.base import ParamSpace
-from ..params.norm_statistics import read_batch_share, set_batch_share
+from ..params.normalization import read_batch_share, set_batch_share
 from ..registry import table
 from .schema import Options, PartSpec, parameters_of, pick
 

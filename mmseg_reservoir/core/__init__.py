@@ -5,7 +5,8 @@ from .domain_reset import DomainResetPipeline
 from .guard import Guard, LabelGuard
 from .image_range import ImageRange
 from .losses import entropy, information_loss
-from .pipeline import AdaptationPipeline, Outcome, SingleModelPipeline
+from .outcome import Outcome
+from .pipeline import AdaptationPipeline, SingleModelPipeline
 from .pooling import EvidencePooling, Pooling
 from .reservoir import Reservoir
 from .reservoir_pipeline import ReservoirPipeline

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
 from ..registry import register
-from .pipeline import AdaptationPipeline, Outcome, SingleModelPipeline, find_route
+from .outcome import Outcome
+from .pipeline import AdaptationPipeline, SingleModelPipeline, find_route
 
 if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod
@@ -44,17 +46,20 @@ class DomainResetPipeline(AdaptationPipeline):
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Reset if the domain changed, then adapt and predict."""
-        route = find_route(self.router, self.encoder, inputs, complete, domain, self.check)
+        route, measured = find_route(
+            self.router, self.encoder, inputs, complete, domain, self.check
+        )
         if route.index != self._domain:
             self.method.reset()
             self._domain = route.index
-        return Outcome(self._single.step(inputs).logits, route, k=self.router.k)
+        outcome = self._single.step(inputs)
+        return replace(outcome, route=route, k=self.router.k, **measured)
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch without adapting; there is nothing to reset then."""
-        route = find_route(self.router, self.encoder, inputs, False, domain, self.check)
+        route, measured = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         outcome = self._single.infer(inputs)
-        return Outcome(outcome.logits, route, k=self.router.k, work=outcome.work)
+        return replace(outcome, route=route, k=self.router.k, **measured)
 
     def _state(self) -> dict[str, Any]:
         state = {"router": self.router.state_dict(), "domain": self._domain}

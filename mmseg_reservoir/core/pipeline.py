@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -15,6 +15,7 @@ from ..errors import ReservoirError, refusing
 from ..registry import choose
 from .image_range import extremes
 from .model_lock import ModelLock
+from .outcome import Outcome
 from .reservoir import Reservoir
 from .route import Route
 
@@ -26,24 +27,6 @@ Check = Callable[[Tensor], None]
 """Raises an error for the :func:`extremes` of inputs ``(2, C)``, on the host."""
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a pipeline did with a batch.
-
-    Args:
-        logits: The prediction.
-        route: Where the batch went.
-        k: The number of experts after it.
-        work: The stages that ran, by the names of :meth:`AdaptationPipeline.stages`. A stage that
-            ran several times is repeated.
-    """
-
-    logits: Tensor
-    route: Route
-    k: int
-    work: tuple[str, ...] = ("adapt",)
 
 
 class AdaptationPipeline(ABC):
@@ -199,8 +182,8 @@ def find_route(
     complete: bool,
     domain: str | None,
     check: Check | None = None,
-) -> Route:
-    """Return the route of a batch by its style; a batch without a usable style is not learned.
+) -> tuple[Route, dict[str, Any]]:
+    """Route a batch by its style; a batch without a usable style is not learned.
 
     The style and all that is checked of the inputs come to the host in one transfer.
 
@@ -211,19 +194,37 @@ def find_route(
         complete: Whether the batch may open a domain.
         domain: The true domain, where known.
         check: Refuses inputs before the router sees their style. Defaults to None.
+
+    Returns:
+        The route, and the options ``style`` and ``stage_seconds`` of an `Outcome`.
     """
+    start = time.perf_counter()
     style = None if encoder is None else encoder(inputs)
-    if not router.needs_style and check is None:
-        return router.route(style, may_open=complete, domain=domain)
-    values, style = _to_host(extremes(inputs), style)
-    if check is not None:
+    values = None
+    if router.needs_style or check is not None:
+        values, style = _to_host(extremes(inputs), style)
+    encoded = time.perf_counter()
+    if check is not None and values is not None:
         check(values)
-    if router.needs_style and torch.equal(*values):
-        _logger.warning("the batch is one constant color: it opens no domain and is not learned")
-        return router.fallback_route()
-    if style is not None and not torch.isfinite(style).all():
-        _logger.warning("the style of the batch is not finite: it opens no domain, is not learned")
-        return router.fallback_route()
+    route = _route(router, style, values, complete, domain)
+    seconds = {"style": encoded - start, "route": time.perf_counter() - encoded}
+    return route, {"style": style, "stage_seconds": seconds}
+
+
+def _route(
+    router: Router, style: Tensor | None, values: Tensor | None, complete: bool, domain: str | None
+) -> Route:
+    if values is not None:
+        if router.needs_style and torch.equal(*values):
+            _logger.warning(
+                "the batch is one constant color: it opens no domain and is not learned"
+            )
+            return router.fallback_route()
+        if style is not None and not torch.isfinite(style).all():
+            _logger.warning(
+                "the style of the batch is not finite: it opens no domain, is not learned"
+            )
+            return router.fallback_route()
     return router.route(style, may_open=complete, domain=domain)
 
 

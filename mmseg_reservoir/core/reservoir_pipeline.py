@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -16,7 +17,8 @@ from .change import Change, read_flags
 from .expert_health import ProbePair
 from .expert_init import ExpertInit
 from .guard import Guard
-from .pipeline import AdaptationPipeline, Outcome, find_route
+from .outcome import Outcome
+from .pipeline import AdaptationPipeline, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
 from .route import Route
@@ -96,14 +98,18 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Adapt the expert of the batch's style and predict with the experts' ensemble."""
-        route = find_route(self.router, self.encoder, inputs, complete, domain, self.check)
+        route, measured = find_route(
+            self.router, self.encoder, inputs, complete, domain, self.check
+        )
         if route.is_new:
             self._open(inputs)
         if not (route.fits or self.learns_unfit):
-            return self._wait(route, inputs)
-        if self._rests(route.index):
-            return self._rest(route, inputs)
-        return self._learn(route, inputs)
+            outcome = self._wait(route, inputs)
+        elif self._rests(route.index):
+            outcome = self._rest(route, inputs)
+        else:
+            outcome = self._learn(route, inputs)
+        return replace(outcome, **measured)
 
     def _learn(self, route: Route, inputs: Tensor, checks: bool = True) -> Outcome:
         """Adapt the routed expert and predict.
@@ -354,10 +360,10 @@ class ReservoirPipeline(AdaptationPipeline):
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
         """Predict a batch with the experts as they are."""
-        route = find_route(self.router, self.encoder, inputs, False, domain, self.check)
+        route, measured = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         with self._aligned(route.index):
             logits = self._predict(route, inputs)
-        return self._outcome(logits, route, "style", "predict")
+        return replace(self._outcome(logits, route, "style", "predict"), **measured)
 
     def _predict(self, route: Route, inputs: Tensor) -> Tensor:
         """What the experts that are there say, in one forward pass."""

@@ -1,17 +1,18 @@
-"""The published data sets, one file each: its constants, its layout on disk, and its reader.
+"""The published data sets, one file each: constants, layout on disk, and reader.
 
-Readers go by the name of their data set in configs, layouts in tools/check_dataset.py. Those of
-segmentation are read by mmseg (`seg.datasets`), so `street_scenes` has only their layouts.
+Configs name the reader, ``reservoir check`` the layout. mmseg reads the data sets of
+segmentation (`seg.datasets`), so `street_scenes` only has layouts.
 """
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 from ..config.schema import Options, pick
 from ..registry import register
 from . import ccc, cifar_c, domainnet, imagenet_c, pacs, street_scenes
-from .base import DomainSet, LabelledImages, SourceBatches
+from .base import DomainSet, LabeledImages, SourceBatches
 from .ccc import CCC
 from .cifar_c import CifarC, cifar
 from .digits import Corrupted, corrupted_digits, digits
@@ -36,9 +37,8 @@ LAYOUTS: dict[str, Layout] = {
     "pacs": pacs.LAYOUT,
     "shift": street_scenes.SHIFT,
 }
-"""What the checker knows, by name."""
+"""Layouts by name, for ``reservoir check``."""
 
-# By the same names, but for the digits, which are not on disk.
 register("data", "cifar10c")(partial(CifarC, classes=10))
 register("data", "cifar100c")(partial(CifarC, classes=100))
 register("data", "imagenetc")(ImageNetC)
@@ -55,13 +55,20 @@ register("source", "digits")(digits)
 
 
 def build_dataset(options: Options) -> DomainSet | CCC:
-    """The data set that ``dict(type="cifar10c", root=..., severity=5)`` describes."""
+    """Build a data set from options such as ``dict(type="cifar10c", root=..., severity=5)``."""
     return pick("data", options, "data").make()
 
 
-def build_source(options: Options) -> LabelledImages:
-    """The clean images that ``dict(type="cifar10", root=...)`` describes."""
+def build_source(options: Options) -> LabeledImages:
+    """Build clean images from options such as ``dict(type="cifar10", root=...)``."""
     return pick("source", options, "source_images").make()
+
+
+def __getattr__(name: str) -> type:
+    if name != "LabelledImages":  # old name
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now LabeledImages", DeprecationWarning, stacklevel=2)
+    return LabeledImages
 
 
 __all__ = [
@@ -73,7 +80,7 @@ __all__ = [
     "DomainNet126",
     "DomainSet",
     "ImageNetC",
-    "LabelledImages",
+    "LabeledImages",
     "SourceBatches",
     "build_dataset",
     "build_source",

@@ -1,4 +1,4 @@
-"""What every data set offers: domains by name, in each of them labelled images, and batches."""
+"""The interface of a data set: domains by name, each with labeled images."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ import numpy as np
 from ..errors import ReservoirError
 from ..registry import suggest
 
-if TYPE_CHECKING:  # constants and layouts are read without torch, which takes seconds to import
+if TYPE_CHECKING:  # layouts are read without torch: its import takes seconds
     from torch import Tensor
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
 
-class LabelledImages(ABC):
-    """The images of one domain. Nothing is decoded before :meth:`read` asks for it."""
+class LabeledImages(ABC):
+    """The images of one domain. None is decoded before :meth:`read`."""
 
     labels: np.ndarray
-    """The class of every image, int64."""
+    """Class of every image, int64."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @abstractmethod
     def read(self, indices: Sequence[int] | np.ndarray) -> Tensor:
-        """The images ``(N, 3, H, W)``, floats in [0, 1]."""
+        """Return images ``(N, 3, H, W)``, floats in [0, 1]."""
 
     def manifest(self) -> str:
-        """A hash that tells other images from these: here of their classes, in order."""
+        """Return a hash that identifies the images: here of their labels in order."""
         return hashlib.sha256(np.asarray(self.labels, "<i8").tobytes()).hexdigest()
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor]:
-        """Images, and labels as int64."""
+        """Return images, and labels as int64."""
         import torch
 
         # A copy: labels of a file that is mapped into memory must not be written to.
         return self.read(indices), torch.from_numpy(np.array(self.labels[indices], np.int64))
 
 
-class ArrayImages(LabelledImages):
-    """Bytes ``(n, H, W, 3)``, such as a mapped ``.npy`` file; only what a batch needs is read."""
+class ArrayImages(LabeledImages):
+    """Bytes ``(n, H, W, 3)``, such as a mapped ``.npy`` file, of which batches are read."""
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
         if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
@@ -64,17 +64,17 @@ class ArrayImages(LabelledImages):
 
 
 class SourceBatches:
-    """Batches of some source images; every pass over them has the same images in another order.
+    """Batches of a random draw of source images. Every pass has the same images in another order.
 
     Args:
-        images: The images.
-        batch_size: As in the stream; what is left over is left out.
-        count: How many images to draw, 2000 in the paper; all if there are fewer.
-        seed: Of the draw and the orders.
+        images: Source images.
+        batch_size: Images per batch, as in the stream. A smaller last batch is dropped.
+        count: Number of images to draw. Defaults to 2000, as in the paper, or all if fewer.
+        seed: Seed of the draw and of the orders.
     """
 
     def __init__(
-        self, images: LabelledImages, batch_size: int = 200, count: int = 2000, seed: int = 0
+        self, images: LabeledImages, batch_size: int = 200, count: int = 2000, seed: int = 0
     ) -> None:
         self._rng = np.random.default_rng(seed)
         self.chosen = self._rng.permutation(len(images))[:count]
@@ -99,9 +99,9 @@ class DomainSet(ABC):
     """A data set of several domains.
 
     Args:
-        names: The domains to use, in the order of the stream; None for all that were published.
-        published: All domains that there can be.
-        severity: Which severity :meth:`domain` gives if it is not told; None where there are none.
+        names: Domains to use, in the order of the stream. None uses all published ones.
+        published: Valid names.
+        severity: Default severity of :meth:`domain`. None if there are no severities.
     """
 
     title: str
@@ -124,8 +124,8 @@ class DomainSet(ABC):
         if severity is not None:
             check_severity(severity)
 
-    def domain(self, name: str, severity: int | None = None) -> LabelledImages:
-        """The images of one of ``names``; by default of the data set's own severity."""
+    def domain(self, name: str, severity: int | None = None) -> LabeledImages:
+        """Return the images of one of ``names``, by default of the data set's severity."""
         if name not in self.names:
             raise ReservoirError(f"no domain {name!r} was asked for{suggest(name, self.names)}")
         if severity is not None:
@@ -135,15 +135,15 @@ class DomainSet(ABC):
         return self._open(name, self.severity if severity is None else severity)
 
     def describe(self) -> dict[str, Any]:
-        """Plain data for a record of the run."""
+        """Return title, domains and severity for the record of a run."""
         return {"title": self.title, "domains": list(self.names), "severity": self.severity}
 
     @abstractmethod
-    def _open(self, name: str, severity: int | None) -> LabelledImages:
-        """The images of a domain that is known to be valid."""
+    def _open(self, name: str, severity: int | None) -> LabeledImages:
+        """Return the images of a domain; both arguments are checked."""
 
 
 def check_severity(severity: int) -> None:
-    """Refuse what is not 1 to 5."""
+    """Refuse any value but 1 to 5."""
     if severity not in SEVERITIES:
         raise ReservoirError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")

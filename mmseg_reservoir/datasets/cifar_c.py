@@ -1,7 +1,7 @@
 """CIFAR-10-C and CIFAR-100-C (Hendrycks and Dietterich, ICLR 2019), and CIFAR itself.
 
-The former are a folder with one ``CORRUPTION.npy`` of 50,000 images each, 10,000 for each severity
-from 1 to 5 in turn, and ``labels.npy``.
+CIFAR-C is a folder of ``labels.npy`` and one ``CORRUPTION.npy`` per corruption. Each holds 10,000
+images for every severity from 1 to 5 in turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .disk_layout import Array, Cell, Layout
 from .imagenet_c import CORRUPTIONS, EXTRA_CORRUPTIONS
 
 IMAGES = 10_000
-"""Of each severity; the five follow one another in a file."""
+"""Images of one severity."""
 PIXELS = 3 * 32 * 32
 """Bytes of an image."""
 
@@ -43,7 +43,7 @@ def _layout(classes: int, record: str) -> Layout:
     return Layout(
         title=f"CIFAR-{classes}-C",
         cells=lambda root: cells,
-        marks=("labels.npy",),
+        markers=("labels.npy",),
         image_suffix=".npy",
         download=(
             f"get CIFAR-{classes}-C.tar from zenodo.org/records/{record} and unpack it, so that "
@@ -60,11 +60,11 @@ class CifarC(DomainSet):
     """CIFAR-10-C or CIFAR-100-C.
 
     Args:
-        root: The folder with the ``.npy`` files.
+        root: Folder with the ``.npy`` files.
         classes: 10 or 100.
-        corruptions: Domains, in order; by default the fifteen of the benchmark.
+        corruptions: Domains in the order of the stream. Defaults to the fifteen of the benchmark.
         severity: 1 to 5.
-        limit: Use only the first so many images of each severity, for a quick look.
+        limit: Number of images to use of each severity. Defaults to all.
     """
 
     def __init__(
@@ -75,8 +75,7 @@ class CifarC(DomainSet):
         severity: int = 5,
         limit: int | None = None,
     ) -> None:
-        if classes not in (10, 100):
-            raise ReservoirError(f"classes must be 10 or 100, got {classes}")
+        _check_classes(classes)
         self.root = Path(root)
         self.classes = classes
         self.title = f"CIFAR-{classes}-C"
@@ -85,22 +84,23 @@ class CifarC(DomainSet):
         if limit is not None and limit < 1:
             raise ReservoirError(f"limit must be 1 or more, got {limit}")
         self.limit = IMAGES if limit is None else limit
-        self._mend = f"see tools/check_dataset.py cifar{classes}c {self.root}"
+        self._remedy = f"see reservoir check cifar{classes}c {self.root}"
         self.labels = self._load("labels")
         self._check_labels()
-        for name in self.names:  # now, not at the tenth domain of a long run
+        for name in self.names:  # fail now, not at the tenth domain of a long run
             self._array(name)
 
     def _open(self, name: str, severity: int | None) -> ArrayImages:
+        assert severity is not None  # CIFAR-C always has one
         start = (severity - 1) * IMAGES
         part = slice(start, start + min(self.limit, IMAGES))
         return ArrayImages(self._array(name)[part], self.labels[part])
 
     def _check_labels(self) -> None:
-        shape, wanted = self.labels.shape, (5 * IMAGES,)
-        if shape != wanted:
+        shape, expected = self.labels.shape, (5 * IMAGES,)
+        if shape != expected:
             raise ReservoirError(
-                f"{self.root / 'labels.npy'} has shape {shape}, not {wanted}: {self._mend}"
+                f"{self.root / 'labels.npy'} has shape {shape}, not {expected}: {self._remedy}"
             )
         classes = np.unique(self.labels)
         if not np.array_equal(classes, np.arange(self.classes)):
@@ -111,50 +111,54 @@ class CifarC(DomainSet):
             )
 
     def _array(self, name: str) -> np.ndarray:
-        pixels, wanted = self._load(name), (5 * IMAGES, 32, 32, 3)
-        if pixels.shape != wanted or pixels.dtype != np.uint8:
+        pixels, expected = self._load(name), (5 * IMAGES, 32, 32, 3)
+        if pixels.shape != expected or pixels.dtype != np.uint8:
             raise ReservoirError(
-                f"{self.root / name}.npy holds {pixels.dtype} {pixels.shape}, not uint8 {wanted}: "
-                f"{self._mend}"
+                f"{self.root / name}.npy holds {pixels.dtype} {pixels.shape}, not uint8 "
+                f"{expected}: {self._remedy}"
             )
         return pixels
 
     def _load(self, name: str) -> np.ndarray:
         path = self.root / f"{name}.npy"
         if not path.is_file():
-            there = sorted(p.stem for p in self.root.glob("*.npy")) if self.root.is_dir() else []
+            names = sorted(p.stem for p in self.root.glob("*.npy")) if self.root.is_dir() else []
             raise ReservoirError(
                 f"there is no {display_path(path)}; {self.root} has "
-                f"{', '.join(there) or 'no .npy files'}: {self._mend}"
+                f"{', '.join(names) or 'no .npy files'}: {self._remedy}"
             )
         try:
-            # What np.load calls for a map; np.load itself takes any other file for a pickle.
-            return open_memmap(path, "r")
+            # np.load maps files with this function. For any other file it would try a pickle.
+            return open_memmap(path, mode="r")
         except (ValueError, OSError) as error:
-            raise ReservoirError(f"{path} is damaged ({error}): {self._mend}") from error
+            raise ReservoirError(f"{path} is damaged ({error}): {self._remedy}") from error
 
 
 def cifar(root: str | Path, classes: int = 10, train: bool = True) -> ArrayImages:
-    """CIFAR-10 or CIFAR-100 in the "binary version", which needs no pickle to be read.
+    """Return CIFAR-10 or CIFAR-100 from the "binary version", which needs no pickle.
 
     Args:
-        root: The folder with ``data_batch_1.bin``, ... (or ``train.bin``) that the archive
-            ``cifar-10-binary.tar.gz`` (``cifar-100-binary.tar.gz``) unpacks to.
+        root: Folder with ``data_batch_1.bin``, ... (or ``train.bin``), as unpacked from
+            ``cifar-10-binary.tar.gz`` (``cifar-100-binary.tar.gz``).
         classes: 10 or 100.
-        train: Training images, or those of the test.
+        train: Whether to return the training images, or else those of the test.
     """
-    if classes not in (10, 100):
-        raise ReservoirError(f"classes must be 10 or 100, got {classes}")
+    _check_classes(classes)
     if classes == 100:
         names = ["train.bin" if train else "test.bin"]
     else:
         names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
-    # A record is the label, in CIFAR-100 the coarse one and then the fine one, and the planes.
+    # A record is the label (in CIFAR-100 the coarse, then the fine one) and the pixels by channel.
     head = 1 if classes == 10 else 2
     parts = [_records(Path(root) / name, head + PIXELS, classes) for name in names]
     records = np.concatenate(parts)
     pixels = records[:, head:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return ArrayImages(np.ascontiguousarray(pixels), records[:, head - 1])
+
+
+def _check_classes(classes: int) -> None:
+    if classes not in (10, 100):
+        raise ReservoirError(f"classes must be 10 or 100, got {classes}")
 
 
 def _records(path: Path, length: int, classes: int) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Corruptions in the manner of ImageNet-C and CIFAR-10-C (Hendrycks and Dietterich, ICLR 2019).
 
-Twelve families at five severities for batches of small images. They are written for streams that
-can be made anywhere, without a download: names, ideas and the levels of the three noises are those
-of the paper, the code and the other levels are this project's, for images of 32 pixels. So their
-numbers do not compare with those of the published files.
+Twelve corruptions at five severities for batches of small images, without a download. Names, ideas
+and the levels of the three noises are those of the paper. The code and the other levels are this
+project's, for images of 32 pixels.
+
+Note: Error rates are not comparable with those on the published files.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ Corruption = Callable[[Tensor, Any, Generator], Tensor]
 
 
 def corrupt(images: Tensor, name: str, severity: int = 5, seed: int = 0) -> Tensor:
-    """A corrupted copy of a batch, the same for the same seed whatever else was drawn before.
+    """Return a corrupted copy of a batch, which depends on the seed alone.
 
-    All severities share their random numbers, so a higher one is the same picture, only worse.
+    All severities share their random numbers.
 
     Args:
         images: ``(N, 3, H, W)``, values in [0, 1].
         name: One of `CORRUPTIONS`.
         severity: 1 to 5.
-        seed: Of the noise.
+        seed: Seed of the noise.
 
     Example:
         >>> corrupt(torch.full((1, 3, 32, 32), 0.5), "brightness", severity=1).mean()
@@ -47,39 +48,39 @@ def corrupt(images: Tensor, name: str, severity: int = 5, seed: int = 0) -> Tens
         raise ReservoirError(
             f"images must be floats (N, 3, H, W), got {images.dtype} {tuple(images.shape)}"
         )
-    # The noise is drawn on the CPU, so that a GPU changes nothing.
+    # Draw the noise on the CPU, so that it is the same on a GPU.
     generator = Generator().manual_seed(seed)
     changed = change(images.detach().float().cpu(), levels[severity - 1], generator)
     return changed.clamp(0, 1).to(images)
 
 
 def gaussian_noise(images: Tensor, scale: float, generator: Generator) -> Tensor:
-    """Noise of the sensor in low light."""
+    """Add sensor noise, as in low light."""
     return images + scale * torch.randn(images.shape, generator=generator)
 
 
 def shot_noise(images: Tensor, photons: int, generator: Generator) -> Tensor:
-    """Light comes in photons: the fewer, the noisier."""
+    """Draw every value from a Poisson distribution of so many photons."""
     return torch.poisson(images * photons, generator=generator) / photons
 
 
 def impulse_noise(images: Tensor, share: float, generator: Generator) -> Tensor:
-    """Single values that are black or white, as from wrong bits."""
+    """Set a share of the values to black or white."""
     draw = torch.rand(images.shape, generator=generator)
     images = images.masked_fill(draw < share / 2, 0.0)
     return images.masked_fill(draw > 1 - share / 2, 1.0)
 
 
 def defocus_blur(images: Tensor, radius: float, generator: Generator) -> Tensor:
-    """A lens out of focus: the mean over a disk."""
+    """Average over a disk, as a lens out of focus."""
     radius = radius * _scale(images)
-    # The rim of the disk counts in part, so that radii between whole pixels differ.
+    # Pixels at the rim have fractional weights, so that fractional radii differ.
     disk = (radius + 0.5 - torch.hypot(*_grid(math.ceil(radius)))).clamp(0, 1)
     return _filter(images, disk.expand(len(images), -1, -1))
 
 
 def motion_blur(images: Tensor, length: float, generator: Generator) -> Tensor:
-    """A moving camera: the mean along a line, in a direction of each image's own."""
+    """Average along a line, as a moving camera, in a random direction for each image."""
     length = length * _scale(images)
     angle = math.pi * torch.rand(len(images), 1, 1, generator=generator)
     rows, columns = _grid(math.ceil(length / 2))
@@ -90,36 +91,36 @@ def motion_blur(images: Tensor, length: float, generator: Generator) -> Tensor:
 
 
 def snow(images: Tensor, shares: tuple[float, float], generator: Generator) -> Tensor:
-    """Flakes that fall in streaks, and a paler scene behind them."""
+    """Add streaks of flakes to a paler scene."""
     share, pale = shares
     draw = torch.rand(len(images), 1, *images.shape[2:], generator=generator)
     reach = max(1, round(2 * _scale(images)))
     streak = torch.eye(2 * reach + 1).expand(len(images), -1, -1) * (2 * reach + 1)
     flakes = 0.6 * _filter((draw < share).float(), streak).clamp(0, 1)
-    grey = images.mean(1, keepdim=True)
-    paler = (1 - pale) * images + pale * torch.maximum(images, 0.5 + 0.5 * grey)
+    gray = images.mean(1, keepdim=True)
+    paler = (1 - pale) * images + pale * torch.maximum(images, 0.5 + 0.5 * gray)
     return torch.maximum(paler, paler + flakes)
 
 
 def fog(images: Tensor, strength: float, generator: Generator) -> Tensor:
-    """Haze of clouds of all sizes, which lifts the black and leaves little contrast."""
+    """Blend with haze, which brightens black and lowers the contrast."""
     haze = _smooth_noise(len(images), 1, images.shape[2:], generator)
     return (1 - strength) * images + strength * (0.6 + 0.4 * haze)
 
 
 def brightness(images: Tensor, light: float, generator: Generator) -> Tensor:
-    """More light in the whole scene."""
+    """Add a constant to all values."""
     return images + light
 
 
 def contrast(images: Tensor, share: float, generator: Generator) -> Tensor:
-    """Less of everything that differs from the mean of the image."""
+    """Scale the difference from the mean of the image."""
     mean = images.mean((2, 3), keepdim=True)
     return mean + share * (images - mean)
 
 
 def elastic_transform(images: Tensor, pull: float, generator: Generator) -> Tensor:
-    """The image on rubber that is pulled here and there."""
+    """Move pixels along a smooth random field."""
     pull = pull * _scale(images)
     height, width = images.shape[2:]
     noise = 2 * _smooth_noise(len(images), 2, (height, width), generator, octaves=3) - 1
@@ -130,7 +131,7 @@ def elastic_transform(images: Tensor, pull: float, generator: Generator) -> Tens
 
 
 def pixelate(images: Tensor, share: float, generator: Generator) -> Tensor:
-    """A small image, enlarged: blocks of two, then of four pixels, and mixtures between them."""
+    """Shrink and enlarge: blocks of two, then of four pixels, and mixtures of these."""
     twos = _blocks(images, 2)
     if share <= 1:
         return images.lerp(twos, share)
@@ -138,7 +139,7 @@ def pixelate(images: Tensor, share: float, generator: Generator) -> Tensor:
 
 
 def jpeg_compression(images: Tensor, quality: int, generator: Generator) -> Tensor:
-    """What a JPEG file of low quality leaves over."""
+    """Encode as a JPEG file of low quality, and decode it."""
     pixels = (images * 255).round().byte().permute(0, 2, 3, 1).numpy()
     decoded = []
     for image in pixels:
@@ -149,7 +150,7 @@ def jpeg_compression(images: Tensor, quality: int, generator: Generator) -> Tens
 
 
 def _scale(images: Tensor) -> float:
-    """Levels are for 32 pixels; blur and pull grow with the image."""
+    """Return the factor for lengths: the levels are for images of 32 pixels."""
     return min(images.shape[2:]) / 32
 
 
@@ -165,7 +166,7 @@ def _grid(reach: int) -> tuple[Tensor, Tensor]:
 
 
 def _filter(images: Tensor, kernels: Tensor) -> Tensor:
-    """Each image with its own kernel ``(N, k, k)``, which is normalised to a mean."""
+    """Filter each image with its kernel of ``(N, k, k)``, normalized to a mean."""
     count, channels, height, width = images.shape
     kernels = kernels / kernels.sum((1, 2), keepdim=True)
     reach = kernels.shape[-1] // 2
@@ -181,7 +182,7 @@ def _filter(images: Tensor, kernels: Tensor) -> Tensor:
 def _smooth_noise(
     count: int, channels: int, size: tuple[int, ...], generator: Generator, octaves: int = 4
 ) -> Tensor:
-    """Clouds in [0, 1]: noise on grids of 2, 4, 8, ... cells, the finer the fainter."""
+    """Return clouds in [0, 1]: noise on grids of 2, 4, 8, ... cells with decreasing weight."""
     total = torch.zeros(count, channels, *size)
     for octave in range(1, octaves + 1):
         cells = torch.rand(count, channels, 2**octave, 2**octave, generator=generator)
@@ -204,4 +205,4 @@ CORRUPTIONS: dict[str, tuple[Corruption, Sequence[Any]]] = {
     "pixelate": (pixelate, (0.5, 0.8, 1.0, 1.5, 2.0)),
     "jpeg_compression": (jpeg_compression, (60, 40, 25, 15, 8)),
 }
-"""By name, in the order of ImageNet-C: the function, and what it gets at each severity."""
+"""Function and levels of severity 1 to 5 by name, in the order of ImageNet-C."""

@@ -1,7 +1,7 @@
-"""Data that need no download: scikit-learn's handwritten digits, and corruptions on the spot.
+"""Data that need no download: scikit-learn's handwritten digits, corrupted when they are read.
 
-1797 scans of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998) come inside the package. Enlarged to
-32 x 32 they are a small CIFAR: ten classes, and room for the corruptions of `datasets.corruptions`.
+The package scikit-learn contains 1797 scans of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998).
+Enlarged to 32 x 32 they have the format of CIFAR and take the corruptions of `corruptions`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .base import ArrayImages, DomainSet, LabelledImages
+from .base import ArrayImages, DomainSet, LabeledImages
 
 SIDE = 32
 STREAM_IMAGES = 200
-"""Images that no network is trained on: those of the stream."""
+"""Images of the stream. No network is trained on them."""
 _SPLIT_SEED = 0
 
 
 def digits(train: bool = True, stream_images: int = STREAM_IMAGES) -> ArrayImages:
-    """The clean images: those to train on, or the stream's, ``stream_images`` of the 1797."""
+    """Return the clean images to train on, or the ``stream_images`` of the stream."""
     import torch
-    from sklearn.datasets import load_digits  # half a second, for this data set alone
+    from sklearn.datasets import load_digits  # takes half a second
     from torch.nn import functional as F
 
     scans = load_digits()
-    grey = torch.from_numpy(scans.images).float().div(16)[:, None]
-    large = F.interpolate(grey, (SIDE, SIDE), mode="bilinear").mul(255).round().to(torch.uint8)
+    gray = torch.from_numpy(scans.images).float().div(16)[:, None]
+    large = F.interpolate(gray, (SIDE, SIDE), mode="bilinear").mul(255).round().to(torch.uint8)
     pixels = large.permute(0, 2, 3, 1).expand(-1, -1, -1, 3).contiguous().numpy()
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(pixels))
     part = order[stream_images:] if train else order[:stream_images]
@@ -34,22 +34,22 @@ def digits(train: bool = True, stream_images: int = STREAM_IMAGES) -> ArrayImage
 
 
 class Corrupted(DomainSet):
-    """Clean images under `datasets.corruptions`; a domain is made whole when it is first asked for.
+    """Clean images under the corruptions of `datasets.corruptions`.
 
-    Like the published files, and so that an image looks the same in every batch it comes in, a
-    domain is kept as bytes: 3 kB for an image of 32 x 32.
+    A whole domain is corrupted at its first use and kept as bytes, 3 kB per image of 32 x 32. So
+    an image is the same in every batch, as in published files.
 
     Args:
-        clean: The images.
-        corruptions: Domains, in order; by default all twelve.
+        clean: Clean images.
+        corruptions: Domains in the order of the stream. Defaults to all twelve.
         severity: 1 to 5.
-        seed: Of the noise.
-        title: For messages.
+        seed: Seed of the noise.
+        title: Name in messages.
     """
 
     def __init__(
         self,
-        clean: LabelledImages,
+        clean: LabeledImages,
         corruptions: Sequence[str] | None = None,
         severity: int = 5,
         seed: int = 0,
@@ -62,23 +62,24 @@ class Corrupted(DomainSet):
         self.clean = clean
         self.seed = seed
         self.classes = int(clean.labels.max()) + 1
-        self._made: dict[tuple[str, int], ArrayImages] = {}
+        self._domains: dict[tuple[str, int], ArrayImages] = {}
 
     def _open(self, name: str, severity: int | None) -> ArrayImages:
         import torch
 
         from .corruptions import corrupt
 
-        if (name, severity) not in self._made:
+        assert severity is not None  # it has a default
+        if (name, severity) not in self._domains:
             parts = []
             for start in range(0, len(self.clean), 512):
                 part = np.arange(start, min(start + 512, len(self.clean)))
                 images = corrupt(self.clean.read(part), name, severity, seed=self.seed + start)
                 parts.append((images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
-            self._made[name, severity] = ArrayImages(np.concatenate(parts), self.clean.labels)
-        return self._made[name, severity]
+            self._domains[name, severity] = ArrayImages(np.concatenate(parts), self.clean.labels)
+        return self._domains[name, severity]
 
 
 def corrupted_digits(corruptions: Sequence[str] | None = None, severity: int = 5) -> Corrupted:
-    """The stream's digits under corruptions; see `Corrupted`."""
+    """Return the digits of the stream under corruptions."""
     return Corrupted(digits(train=False), corruptions, severity, title="Digits-C")

@@ -1,4 +1,4 @@
-"""What a data set should look like on disk, as plain data."""
+"""The layout of a data set on disk, as plain data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Array:
-    """What a ``.npy`` file should hold.
+    """The content of a ``.npy`` file.
 
     Attributes:
-        shape: Its shape.
-        dtype: Its type, as numpy calls it; None for any integers.
-        classes: If it is labels: they are 0 ... classes - 1, and each of them occurs.
+        dtype: Name of numpy's type. None accepts any integers.
+        classes: Number of classes in an array of labels, each of which must occur.
     """
 
     shape: tuple[int, ...]
@@ -24,18 +23,16 @@ class Array:
 
 @dataclass(frozen=True)
 class Cell:
-    """One split of one condition: a row of the table.
+    """One split of one condition: one row of the report.
 
     Attributes:
-        split: ``train``, ``val``, ...
-        condition: ``fog``, ``night``, ...
-        images: Folder of the images below the root; searched recursively.
-        labels: Folder of the labels; None where there are none to check.
-        expected: How many images there should be; None if anything will do.
-        needed: Whether the whole split may be absent.
-        files: The names of the images below the root, where they are known; `images` is then only
-            what messages call the place.
-        array: What each file should hold, if it is an array.
+        images: Folder of the images below the root, searched recursively.
+        labels: Folder of the labels. None if labels are not checked.
+        expected: Published number of images. None accepts any number.
+        needed: Whether a missing split is a problem. Otherwise it is a note.
+        files: Names of the images below the root, if the data set lists them. Then ``images``
+            only names the folder in messages.
+        array: Content of each file, if it is an array.
     """
 
     split: str
@@ -49,39 +46,34 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """The name in reports."""
         return f"{self.split}/{self.condition}"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A data set.
-
-    An image and its label have the same path below their folders, except for the suffix.
+    """A data set. An image and its label have the same path, except for folder and suffix.
 
     Attributes:
-        title: The name for people.
-        cells: All splits and conditions, given the root.
-        marks: What the root must hold to be this data set at all; may have a ``*``.
-        never: What it must not hold: the marks of data sets in the same folders.
-        image_suffix: How names of images end; several, if there are no labels to pair with.
-        label_suffix: How names of labels end.
-        raw_label_suffix: How labels end that are no train ids yet.
-        size: Rows and columns of every image; None if they vary.
-        classes: Labels are 0 ... classes - 1, or `ignore`.
-        ignore: The label of pixels that do not count.
-        raw_ids: Largest id in raw labels, by which they are recognised.
-        labels_needed: Whether images without any label are an error.
-        unique: Whether an image in two cells is an error; not so where collectors found it twice.
-        download: Where the files come from, and where they go: the end of many a message.
-        make_labels: How to get labels with train ids from raw ones.
+        cells: Function from the root to all splits and conditions.
+        markers: Paths that identify the root; may contain ``*``.
+        download: Source and destination of the files: the end of many messages.
+        foreign_markers: Markers of other data sets that use the same folders.
+        image_suffix: Suffix of the images. May be several if there are no labels.
+        raw_label_suffix: Suffix of labels that do not hold train ids.
+        size: Rows and columns of every image. None if they vary.
+        classes: Number of classes; labels are 0 to classes - 1, or ``ignore``.
+        raw_ids: Largest id in labels that do not hold train ids.
+        labels_needed: Whether images without any label are a problem.
+        unique: Whether one image in two cells is a problem.
+        make_labels: How to make labels with train ids from raw ones.
     """
 
     title: str
     cells: Callable[[Path], Sequence[Cell]]
-    marks: tuple[str, ...]
+    markers: tuple[str, ...]
     download: str
-    never: tuple[str, ...] = ()
+    foreign_markers: tuple[str, ...] = ()
     image_suffix: str | tuple[str, ...] = ".png"
     label_suffix: str = ".png"
     raw_label_suffix: str | None = None
@@ -94,6 +86,6 @@ class Layout:
     make_labels: str = ""
 
     def fits(self, root: Path) -> bool:
-        """Whether a folder is the root of such a data set."""
-        there = all(any(root.glob(mark)) for mark in self.marks)
-        return there and not any(any(root.glob(mark)) for mark in self.never)
+        """Return whether a folder is the root of this data set."""
+        has_all = all(any(root.glob(marker)) for marker in self.markers)
+        return has_all and not any(any(root.glob(marker)) for marker in self.foreign_markers)

@@ -1,7 +1,7 @@
 """DomainNet-126 (Peng et al., ICCV 2019; the 126 classes of Saito et al., ICCV 2019).
 
-``DOMAIN/CLASS/*.jpg`` for ``clipart``, ``painting``, ``real`` and ``sketch``; and, as published
-with AdaContrast (Chen et al., CVPR 2022), ``DOMAIN_list.txt`` with one ``PATH LABEL`` per line.
+The files are ``DOMAIN/CLASS/*.jpg`` and, as published with AdaContrast (Chen et al., CVPR 2022),
+``DOMAIN_list.txt`` with one ``PATH LABEL`` per line.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
-from .base import DomainSet, LabelledImages
+from .base import DomainSet, LabeledImages
 from .disk_layout import Cell, Layout
 from .pictures import FileImages, Preprocess, read_list
 
 DOMAINS = ("real", "painting", "clipart", "sketch")
 CLASSES = 126
-LISTS = "*_list.txt as published with AdaContrast (github.com/DianCh/AdaContrast)"
+_LISTS = "*_list.txt as published with AdaContrast (github.com/DianCh/AdaContrast)"
 
 
 def _cells(root: Path) -> list[Cell]:
-    """What the lists say. The folders hold all 345 classes of DomainNet, or only the 126."""
+    # The folders may hold all 345 classes of DomainNet, so the lists name the images.
     cells = []
     for domain in DOMAINS:
         path = root / f"{domain}_list.txt"
         if not path.is_file():
-            raise ReservoirError(f"there is no {path}: put {LISTS} there")
+            raise ReservoirError(f"there is no {path}: put {_LISTS} there")
         lines = path.read_text(encoding="utf-8").splitlines()
-        # A line is PATH LABEL.
         names = tuple(line.rsplit(maxsplit=1)[0] for line in lines if line.strip())
         cells.append(Cell("all", domain, images=domain, expected=len(names), files=names))
     return cells
@@ -37,24 +36,24 @@ def _cells(root: Path) -> list[Cell]:
 LAYOUT = Layout(
     title="DomainNet-126",
     cells=_cells,
-    marks=DOMAINS,
+    markers=DOMAINS,
     image_suffix=(".jpg", ".png"),
     unique=False,
     download=(
         "get the cleaned real.zip, painting.zip, clipart.zip and sketch.zip from "
         "ai.bu.edu/M3SDA and unzip them, so that {root} holds DOMAIN/CLASS/*.jpg, and put "
-        f"{LISTS} beside them"
+        f"{_LISTS} beside them"
     ),
 )
 
 
 class DomainNet126(DomainSet):
-    """DomainNet-126; leave the source domain out of ``domains``.
+    """DomainNet-126. Leave the source domain out of ``domains``.
 
     Args:
-        root: The folder with one folder per domain.
-        domains: In order; by default all four.
-        lists: The folder of the lists; by default the root.
+        root: Folder with one folder per domain.
+        domains: Domains in the order of the stream. Defaults to all four.
+        lists: Folder of the lists. Defaults to the root.
         resize, crop, filter: See `Preprocess`.
     """
 
@@ -72,26 +71,23 @@ class DomainNet126(DomainSet):
     ) -> None:
         super().__init__(domains, DOMAINS)
         self.root = Path(root)
-        self.lists = self.root if lists is None else Path(lists)
         self.preprocess = Preprocess(resize, crop, filter)
-        self.listed = {
-            name: read_domain_list(self.lists / f"{name}_list.txt") for name in self.names
-        }
+        folder = self.root if lists is None else Path(lists)
+        self.listed = {name: _read_domain_list(folder / f"{name}_list.txt") for name in self.names}
 
     def _open(self, name: str, severity: int | None) -> FileImages:
         return FileImages(self.root, *self.listed[name], self.preprocess)
 
 
-def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabelledImages:
-    """The images of one domain of `DomainNet126`: those of its list, not of all 345 classes."""
+def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabeledImages:
+    """Return the images of one domain of `DomainNet126`, as its list names them."""
     return DomainNet126(root, [domain], **options).domain(domain)
 
 
-def read_domain_list(path: Path) -> tuple[list[str], list[int]]:
-    """Paths and labels of a list."""
+def _read_domain_list(path: Path) -> tuple[list[str], list[int]]:
     names, labels = [], []
     for number, words in enumerate(read_list(path), start=1):
-        # Names of files may hold spaces; the label is the last word.
+        # File names may contain spaces, so the label is the last word.
         label = words[-1]
         if len(words) < 2 or not label.isdigit() or int(label) >= CLASSES:
             raise ReservoirError(

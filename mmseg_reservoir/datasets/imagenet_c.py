@@ -1,7 +1,7 @@
 """ImageNet-C (Hendrycks and Dietterich, ICLR 2019), as published.
 
-``CORRUPTION/SEVERITY/CLASS/*.JPEG``, 50,000 images of 224 x 224 each. RobustBench and most papers
-use 5,000 of them, which a text file names (one ``CLASS/NAME.JPEG`` per line).
+The files are ``CORRUPTION/SEVERITY/CLASS/*.JPEG``, 50,000 images of 224 x 224 each. RobustBench
+and most papers use 5,000 of them, which a text file names, one ``CLASS/NAME.JPEG`` per line.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ CORRUPTIONS = (
 )
 """The fifteen of ImageNet-C and CIFAR-C, in the order of the published streams."""
 EXTRA_CORRUPTIONS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""Four more, which the authors meant for validation."""
+"""Four more, published for validation."""
 IMAGES = 50_000
-"""Of each corruption and severity."""
+"""Images of one corruption and severity."""
 IMAGENET_CLASSES = 1000
 
 LAYOUT = Layout(
     title="ImageNet-C",
-    # Severity 5 is what the streams of the paper use.
+    # The streams of the paper use severity 5.
     cells=lambda root: [
         Cell(f"severity{level}", name, f"{name}/{level}", expected=IMAGES, needed=level == 5)
         for level in (5, 4, 3, 2, 1)
         for name in CORRUPTIONS
     ],
-    marks=("gaussian_noise/5",),
+    markers=("gaussian_noise/5",),
     image_suffix=".JPEG",
     size=(224, 224),
     download=(
@@ -60,12 +60,12 @@ class ImageNetC(DomainSet):
     """ImageNet-C.
 
     Args:
-        root: The folder with one folder per corruption.
-        corruptions: Domains, in order; by default the fifteen of the benchmark.
+        root: Folder with one folder per corruption.
+        corruptions: Domains in the order of the stream. Defaults to the fifteen of the benchmark.
         severity: 1 to 5.
-        image_list: Text file that names the images to use; None for all.
-        resize, crop, filter: See `Preprocess`; the published files have their size already.
-        classes: How many class folders there must be, whose sorted names give the labels.
+        image_list: Text file that names the images to use. Defaults to all images.
+        resize, crop, filter: See `Preprocess`. The published files have the right size.
+        classes: Number of class folders. Labels follow the order of their names.
     """
 
     title = "ImageNet-C"
@@ -82,18 +82,19 @@ class ImageNetC(DomainSet):
         classes: int = IMAGENET_CLASSES,
     ) -> None:
         names = CORRUPTIONS if corruptions is None else corruptions
-        super().__init__(names, CORRUPTIONS + EXTRA_CORRUPTIONS, severity)
+        published = CORRUPTIONS + EXTRA_CORRUPTIONS
+        super().__init__(names, published, severity)
         self.root = Path(root)
         self.classes = classes
         self.preprocess = Preprocess(resize, crop, filter)
         self.image_list = None if image_list is None else _read_names(Path(image_list))
         for name in self.names:
             if not (self.root / name).is_dir():
-                there = [f for f in list_folders(self.root) if f in CORRUPTIONS + EXTRA_CORRUPTIONS]
+                available = [folder for folder in list_folders(self.root) if folder in published]
                 raise ReservoirError(
                     f"there is no {self.root / name}; {self.root} has "
-                    f"{', '.join(there) or 'no corruption'}: unpack the archive that holds it, see "
-                    f"tools/check_dataset.py imagenetc {self.root}"
+                    f"{', '.join(available) or 'no corruption'}: unpack the archive that holds it, "
+                    f"see reservoir check imagenetc {self.root}"
                 )
 
     def _open(self, name: str, severity: int | None) -> FileImages:
@@ -102,7 +103,7 @@ class ImageNetC(DomainSet):
         if len(classes) != self.classes:
             raise ReservoirError(
                 f"{folder} has {len(classes)} class folders, not {self.classes}, so labels would "
-                f"be wrong: see tools/check_dataset.py imagenetc {self.root}"
+                f"be wrong: see reservoir check imagenetc {self.root}"
             )
         if self.image_list is None:
             return FileImages(folder, *list_classes(folder, classes), self.preprocess)
@@ -117,12 +118,12 @@ class ImageNetC(DomainSet):
 
 
 def _read_names(path: Path) -> list[str]:
-    """The first words of the lines, so that lists with labels behind the names do as well."""
-    mend = (
+    """Return the first word of each line, so that lists with labels work too."""
+    remedy = (
         "get imagenet_test_image_ids.txt, which is in RobustBench's repository, or set "
         "data.image_list=None for all images"
     )
-    names = [words[0] for words in read_list(path, mend)]
+    names = [words[0] for words in read_list(path, remedy)]
     bad = next((name for name in names if name.count("/") != 1), None)
     if not names or bad is not None:
         raise ReservoirError(

@@ -1,4 +1,4 @@
-"""A hash by which two people can tell whether they have the same files, and what a run records."""
+"""Hashes that show whether two people have the same files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 def manifest_hash(
     paths: Iterable[str | Path], root: str | Path, contents: Mapping[Path, str] | None = None
 ) -> str:
-    """Sha256 over the sorted names and the sizes of files, the same on every machine.
+    """Return the sha256 of the sorted names and sizes of files, equal on every machine.
 
     Args:
-        paths: The files, in any order.
-        root: Names are relative to this folder, with ``/`` between their parts.
-        contents: The sha256 of each file, to be hashed too.
+        paths: Files in any order.
+        root: Folder to which the names are relative.
+        contents: The sha256 of each file, to include the content in the hash.
 
     Example:
         >>> manifest_hash([], "data")[:8]
@@ -34,12 +34,12 @@ def manifest_hash(
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
-    """Count, manifest and order of the data behind a dataloader of mmengine, for a run's record.
+    """Describe the data of a dataloader of mmengine for the record of a run.
 
     Returns:
-        ``images``: how many; ``manifest``: the hash over names and sizes of images and labels that
-        tools/check_dataset.py prints too, None if the files are not on this disk; ``sorted``:
-        whether the stream is in the order of the names (False where the sampler does not say).
+        ``images``: the number of images. ``manifest``: the hash of images and labels that
+        ``reservoir check`` prints too; None if the files are not on this disk. ``sorted``:
+        whether the stream is known to have the order of the names.
     """
     dataset = loader.dataset
     samples = [dataset.get_data_info(index) for index in range(len(dataset))]
@@ -49,7 +49,7 @@ def describe_loader(loader: Any) -> dict[str, Any]:
     in_order = getattr(loader.sampler, "shuffle", None) is False and images == sorted(images)
     manifest = None
     if files:
-        # The data set's own root, or else the deepest folder that holds all files.
-        own = getattr(dataset, "data_root", None)
-        manifest = manifest_hash(files, own or os.path.commonpath(map(os.path.dirname, files)))
+        # Without a root, names are relative to the deepest common folder.
+        root = getattr(dataset, "data_root", None)
+        manifest = manifest_hash(files, root or os.path.commonpath(map(os.path.dirname, files)))
     return {"images": len(images), "manifest": manifest, "sorted": in_order}

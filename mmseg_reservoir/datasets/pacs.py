@@ -1,7 +1,4 @@
-"""PACS (Li et al., ICCV 2017): 9991 images of seven classes in four styles.
-
-``DOMAIN/CLASS/*.jpg`` or ``.png``.
-"""
+"""PACS (Li et al., ICCV 2017): 9991 images ``DOMAIN/CLASS/*.jpg`` or ``.png`` in four styles."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from .disk_layout import Cell, Layout
 from .pictures import FileImages, Preprocess, list_classes, list_folders
 
 IMAGES = {"photo": 1670, "art_painting": 2048, "cartoon": 2344, "sketch": 3929}
-"""Of each domain."""
+"""Number of images by domain."""
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
-"""In the order of the labels."""
+"""Names in the order of the labels."""
 
 LAYOUT = Layout(
     title="PACS",
     cells=lambda root: [Cell("all", name, name, expected=count) for name, count in IMAGES.items()],
-    marks=tuple(IMAGES),
+    markers=tuple(IMAGES),
     image_suffix=(".jpg", ".jpeg", ".png"),
     unique=False,
     download=(
@@ -32,11 +29,11 @@ LAYOUT = Layout(
 
 
 class PACS(DomainSet):
-    """PACS; leave the source domain out of ``domains``.
+    """PACS. Leave the source domain out of ``domains``.
 
     Args:
-        root: The folder with one folder per domain.
-        domains: In order; by default all four.
+        root: Folder with one folder per domain.
+        domains: Domains in the order of the stream. Defaults to all four.
         resize, crop, filter: See `Preprocess`.
     """
 
@@ -59,7 +56,7 @@ class PACS(DomainSet):
             if set(folders) != set(CLASSES):
                 raise ReservoirError(
                     f"{self.root / name} must have the folders {', '.join(CLASSES)}, it has "
-                    f"{', '.join(folders) or 'none'}: see tools/check_dataset.py pacs {self.root}"
+                    f"{', '.join(folders) or 'none'}: see reservoir check pacs {self.root}"
                 )
 
     def _open(self, name: str, severity: int | None) -> FileImages:

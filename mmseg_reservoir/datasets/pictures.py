@@ -1,4 +1,4 @@
-"""Images that are one file each: found in folders or named by lists, decoded, resized, cropped."""
+"""Images with one file each: listed by folders or text files, decoded, resized, cropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 
 from ..errors import ReservoirError
 from ..io.files import display_path
-from .base import LabelledImages
+from .base import LabeledImages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,12 +25,11 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 
 @dataclass(frozen=True)
 class Preprocess:
-    """From a picture to the size that a network wants: resize, then cut out the centre.
+    """Decode an image, resize it, and crop its center.
 
     Attributes:
-        resize: Length of the shorter side, ``(height, width)`` for both sides whatever the shape,
-            or None for the image as it is.
-        crop: Side of the square that is cut out; None for all.
+        resize: Length of the shorter side, or ``(height, width)``. None keeps the size.
+        crop: Side of the central square to keep. None keeps the whole image.
         filter: ``bilinear`` or ``bicubic``.
     """
 
@@ -43,30 +42,30 @@ class Preprocess:
             raise ReservoirError(f"filter must be {' or '.join(FILTERS)}, got {self.filter!r}")
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
-        """Decode one picture, which messages call ``name``: ``(3, H, W)``, floats in [0, 1]."""
+        """Return an image ``(3, H, W)``, floats in [0, 1]; messages call it ``name``."""
         import torch
 
         try:
             with Image.open(file) as image:
-                image = self._sized(image.convert("RGB"))
+                resized = self._resized(image.convert("RGB"))
         # Pillow's decoders raise OSError, SyntaxError, ValueError, zlib.error, struct.error, ...
         except Exception as error:
             raise ReservoirError(
-                f"{name or file} cannot be decoded ({error}): run tools/check_dataset.py on the "
+                f"{name or file} cannot be decoded ({error}): run 'reservoir check' on the "
                 "data set to find all such files"
             ) from error
-        pixels = np.array(self._cropped(image, str(name or file)))
+        pixels = np.array(self._cropped(resized, str(name or file)))
         return torch.from_numpy(pixels).permute(2, 0, 1).float().div_(255)
 
-    def _sized(self, image: Image.Image) -> Image.Image:
+    def _resized(self, image: Image.Image) -> Image.Image:
         if self.resize is None:
             return image
         if isinstance(self.resize, int):
             short = min(image.size)
-            size = tuple(max(1, int(self.resize * side / short)) for side in image.size)
+            width, height = (max(1, int(self.resize * side / short)) for side in image.size)
         else:
-            size = (self.resize[1], self.resize[0])
-        return image.resize(size, FILTERS[self.filter])
+            height, width = self.resize
+        return image.resize((width, height), FILTERS[self.filter])
 
     def _cropped(self, image: Image.Image, name: str) -> Image.Image:
         if self.crop is None or image.size == (self.crop, self.crop):
@@ -81,15 +80,15 @@ class Preprocess:
         return image.crop((left, top, left + self.crop, top + self.crop))
 
 
-class FileImages(LabelledImages):
-    """Decodes files when a batch asks for them; their names are relative to the root."""
+class FileImages(LabeledImages):
+    """Files that are decoded when they are read; names are relative to the root."""
 
     def __init__(
         self, root: Path, names: Sequence[str], labels: Sequence[int], preprocess: Preprocess
     ) -> None:
         if not names:
             raise ReservoirError(
-                f"there are no images in {display_path(root)}: run tools/check_dataset.py on it"
+                f"there are no images in {display_path(root)}: run 'reservoir check' on it"
             )
         self.root = Path(root)
         self.names = list(names)
@@ -109,7 +108,7 @@ class FileImages(LabelledImages):
         return torch.stack(images)
 
     def manifest(self) -> str:
-        """Of their names and sizes, too; a file that is missing is told when it is read."""
+        """Return a hash that also covers names and sizes. A missing file counts as no size."""
         digest = hashlib.sha256(super().manifest().encode())
         for name in self.names:
             path = self.root / name
@@ -123,24 +122,21 @@ def image_folder(
     crop: int | None = 224,
     filter: str = "bilinear",
 ) -> FileImages:
-    """``CLASS/*.JPEG``, such as the training or validation images of ImageNet.
-
-    Labels are the places of the folders in the order of their names.
-    """
+    """Return images ``CLASS/*.JPEG``, such as those of ImageNet, labeled in order of the names."""
     root = Path(root)
     names, labels = list_classes(root, list_folders(root))
     return FileImages(root, names, labels, Preprocess(resize, crop, filter))
 
 
 def list_folders(folder: Path) -> list[str]:
-    """The folders directly in a folder, sorted; hidden ones are left out."""
+    """Return the names of the folders in a folder, sorted, without hidden ones."""
     if not folder.is_dir():
         return []
     return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def list_classes(folder: Path, classes: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Names ``CLASS/IMAGE`` and labels, the places of the classes, of all images in a folder."""
+    """Return names ``CLASS/IMAGE`` of all images in a folder, and labels by order of classes."""
     names, labels = [], []
     for label, name in enumerate(classes):
         for image in sorted(os.listdir(folder / name)):
@@ -150,9 +146,9 @@ def list_classes(folder: Path, classes: Sequence[str]) -> tuple[list[str], list[
     return names, labels
 
 
-def read_list(path: Path, mend: str = "check the path") -> list[list[str]]:
-    """The lines of a list of images, split into words; empty ones are left out."""
+def read_list(path: Path, remedy: str = "check the path") -> list[list[str]]:
+    """Return the lines of a list of images as words, without empty lines."""
     if not path.is_file():
-        raise ReservoirError(f"there is no image list {path}: {mend}")
+        raise ReservoirError(f"there is no image list {path}: {remedy}")
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line.split() for line in lines if line.strip()]

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..config.config_files import find_config, read_config
 from ..errors import ReservoirError
-from ..io.files import shipped, write_text
+from ..io.files import write_text
 
 _COMMAND = "sweep.json"
 _LAST_LINES = 15
@@ -30,7 +30,7 @@ class SweepRun:
 
     Args:
         name: For messages.
-        tool: ``test_tta`` or ``test_cls``.
+        verb: ``test`` or ``classify``.
         config: Its file.
         work_dir: Where its results go.
         words: The rest of its command line.
@@ -39,7 +39,7 @@ class SweepRun:
     """
 
     name: str
-    tool: str
+    verb: str
     config: str
     work_dir: str
     words: tuple[str, ...]
@@ -69,8 +69,8 @@ class SweepRun:
         """
         folder = Path(self.work_dir)
         write_text(folder / _COMMAND, json.dumps(self._told()))
-        tool = str(shipped(f"tools/{self.tool}.py"))
-        command = [sys.executable, tool, self.config, f"--work-dir={folder}", "--resume"]
+        reservoir = [sys.executable, "-m", "mmseg_reservoir.cli"]
+        command = [*reservoir, self.verb, self.config, f"--work-dir={folder}", "--resume"]
         with (folder / "log.txt").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [*command, *self.words],
@@ -120,9 +120,9 @@ def make_runs(
             for seed in seeds:
                 folder = (out / stem / f"seed{seed}").resolve()
                 own = (*row, f"--seed={seed}", *words)
-                tool = "test_cls" if is_table else "test_tta"
+                verb = "classify" if is_table else "test"
                 place = str(path.resolve()), str(folder)
-                runs.append(SweepRun(f"{stem} seed {seed}", tool, *place, own, digest, os.getcwd()))
+                runs.append(SweepRun(f"{stem} seed {seed}", verb, *place, own, digest, os.getcwd()))
     folders = [run.work_dir for run in runs]
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:

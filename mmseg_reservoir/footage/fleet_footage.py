@@ -1,4 +1,4 @@
-"""The stream of one camera of a fleet, as ``tools/adapt.py`` takes them."""
+"""The stream of one camera of a fleet, as ``reservoir adapt`` takes them."""
 
 from __future__ import annotations
 

@@ -110,7 +110,6 @@ class ReservoirInferencer:
         self.plan.calibrate(pipeline, place)
         self.model = AdaptiveSegmentor(segmentor, pipeline).eval()
         self.model.frozen = not adapt
-        self.model.measures_entropy = False  # nothing of a frame result tells it
         self._size_is_chosen = size is not None
         self._transform = Compose([dict(type="LoadImageFromNDArray"), *_after_loading(self._steps)])
         self._is_checked = False
@@ -182,11 +181,11 @@ class ReservoirInferencer:
             image=frame.image,
             labels=sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8),
             confidence=confidence.cpu().numpy(),
-            expert=sample.expert,
-            k=sample.k,
-            opened=sample.opened,
-            weight=sample.route_weight,
-            seconds=sample.adaptation_seconds,
+            expert=sample.outcome.expert,
+            k=sample.outcome.k,
+            opened=sample.outcome.opened,
+            weight=sample.outcome.weight,
+            seconds=sample.outcome.seconds,
         )
 
     def _transformed(self, frame: InputFrame) -> dict[str, Any]:

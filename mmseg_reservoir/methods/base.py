@@ -182,7 +182,7 @@ class AdaptationMethod(ABC):
 
     def move(self) -> None:
         """One step of the optimizer; methods that take several for a batch count one update."""
-        with self.space.carried_kept():  # weight decay and momentum are for parameters
+        with self.space.preserve_buffers():  # weight decay and momentum are for parameters
             self.optimizer.step()
         self.space.changed()
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, interpolate
 
 from ..errors import ReservoirError
-from ..params.normalisation import goes_by_batch
+from ..params.normalization import goes_by_batch
 from ..registry import choose, register
 from .base import Forward
 from .common.mean_teacher import MeanTeacher, as_logits

@@ -14,7 +14,7 @@ from ..config.schema import construct
 from ..core.losses import entropy
 from ..errors import ReservoirError
 from ..params.base import ParamSpace
-from ..params.normalisation import BlendedBatchNorm, blend, carry_statistics, learning
+from ..params.normalization import BlendedBatchNorm, blend, carry_statistics, learning
 from ..registry import register
 from .base import Forward, OptimizerFactory
 from .common.augment import Augment
@@ -111,9 +111,9 @@ class Rotta(MeanTeacher):
     @contextmanager
     def teaching(self) -> Iterator[None]:
         """Within this context passes move the teacher's statistics, for good once it is updated."""
-        with self.space.carried_kept(), self.norms.learning():
+        with self.space.preserve_buffers(), self.norms.learning():
             yield
-            self._statistics = self.space.carried.clone()
+            self._statistics = self.space.buffers.clone()
 
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
         """The moving average of the parameters, with the teacher's own statistics."""

@@ -1,7 +1,7 @@
-"""MiniCity: small street scenes in clear air, fog, night, rain and snow, drawn by the computer.
+"""MiniCity: small street scenes in clear air, fog, night, rain and snow, rendered by code.
 
-The scenes come with Cityscapes' labels and a metric depth map, need no download, and are written in
-ACDC's folder layout.
+Scenes have Cityscapes' labels and a metric depth map, need no download, and are written in ACDC's
+folder layout.
 """
 
 from .canvas import Label

@@ -1,18 +1,18 @@
-"""The pinhole camera and the street coordinates that every part of MiniCity is drawn in."""
+"""The pinhole camera and the street coordinates of MiniCity."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-FARTHEST = 400.0  # metres; ground beyond it is drawn as if it lay there
-DEPTHS = np.geomspace(0.5, FARTHEST, 400)  # where a wall's place in the image is computed
+FARTHEST = 400.0  # meters; ground beyond it is drawn at this distance
+DEPTHS = np.geomspace(0.5, FARTHEST, 400)  # depths at which a wall is projected
 
 
 @dataclass(frozen=True)
 class Camera:
-    """A pinhole camera that looks along a gently bending street.
+    """A pinhole camera along a gently bending street.
 
-    Street coordinates are metres: `across` (right of the road's axis), `up` (above the road) and
+    Street coordinates are meters: `across` (right of the road's axis), `up` (above the road) and
     `ahead` (depth along the view). The axis of the road drifts sideways with depth, by the camera's
     heading and by the bend of the street, so a straight pinhole projection sees a curved road.
     """
@@ -20,15 +20,15 @@ class Camera:
     rows: int  # image height in pixels
     columns: int
     focal: float  # focal length in pixels
-    horizon: float  # row of the horizon, which carries the camera's pitch
+    horizon: float  # row of the horizon, by the camera's pitch
     eye: float  # height above the road
-    offset: float  # where the camera stands across the road
-    heading: float  # sideways drift of the road's axis per metre ahead
+    offset: float  # position of the camera across the road
+    heading: float  # sideways drift of the road's axis per meter ahead
     bend: float  # curvature of the road in 1/m
 
     @classmethod
     def sample(cls, rng: np.random.Generator, rows: int, columns: int) -> "Camera":
-        """Draws a car's camera: lens, pitch, height, place in its lane, heading and bend."""
+        """Draw a car's camera: lens, pitch, height, position in its lane, heading and bend."""
         return cls(
             rows=rows,
             columns=columns,
@@ -41,7 +41,7 @@ class Camera:
         )
 
     def resized(self, factor: float) -> "Camera":
-        """The same camera with `factor` times the pixels along each side."""
+        """Return the camera with `factor` times the pixels along each side."""
         return replace(
             self,
             rows=round(self.rows * factor),
@@ -51,24 +51,24 @@ class Camera:
         )
 
     def drift(self, ahead):
-        """Sideways distance from the optical axis to the road's axis at a depth."""
+        """Return the sideways distance from the optical axis to the road's axis at a depth."""
         return self.heading * ahead + 0.5 * self.bend * ahead**2 - self.offset
 
     def project(self, points: np.ndarray) -> np.ndarray:
-        """Projects street points (N, 3) to pixels (N, 2) as (column, row)."""
+        """Project street points (N, 3) to pixels (N, 2) as (column, row)."""
         across, up, ahead = np.asarray(points, dtype=np.float64).T
         return np.stack([self.column_of(across, ahead), self.row_of(up, ahead)], axis=1)
 
     def row_of(self, up: float, ahead):
-        """Image row of a height at a depth."""
+        """Return the image row of a height at a depth."""
         return self.horizon + self.focal * (self.eye - up) / ahead
 
     def column_of(self, across: float, ahead):
-        """Image column of a sideways position at a depth."""
+        """Return the image column of a sideways position at a depth."""
         return self.columns / 2 + self.focal * (across + self.drift(ahead)) / ahead
 
     def ground(self) -> tuple[int, np.ndarray, np.ndarray]:
-        """The first row of ground, then `across` and `ahead` of each pixel from that row down."""
+        """Return the first row of ground, and `across` and `ahead` of each pixel below it."""
         first = max(int(np.ceil(self.horizon)), 0)
         below = np.arange(first, self.rows) + 0.5 - self.horizon
         ahead = np.minimum(self.focal * self.eye / np.maximum(below, 1e-3), FARTHEST)[:, None]
@@ -78,7 +78,7 @@ class Camera:
         return first, across.astype(np.float32), ahead.astype(np.float32)
 
     def wall_depth(self, across: float) -> np.ndarray:
-        """Depth at which each column sees a wall that runs along the street, inf where it does not.
+        """Return the depth at which each column sees a wall along the street, or inf.
 
         In a bend the wall turns away at some depth and hides its own continuation, so only the part
         up to there counts.
@@ -91,5 +91,5 @@ class Camera:
         columns, ahead = columns[: turning + 1], ahead[: turning + 1]
         if not towards_right:
             columns, ahead = columns[::-1], ahead[::-1]
-        centres = np.arange(self.columns) + 0.5
-        return np.interp(centres, columns, ahead, left=np.inf, right=np.inf)
+        centers = np.arange(self.columns) + 0.5
+        return np.interp(centers, columns, ahead, left=np.inf, right=np.inf)

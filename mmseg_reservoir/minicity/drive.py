@@ -17,11 +17,11 @@ _FPS = 5
 def render_drive(
     frames: int = 14, parts: Sequence[str] = DRIVE, seed: int = 0
 ) -> Iterator[np.ndarray]:
-    """Pictures (BGR) of one condition after the other, none of which comes twice.
+    """Yield images (BGR) of one condition after the other, each image once.
 
     Args:
-        frames: Pictures of each part.
-        parts: Conditions, in their order.
+        frames: Number of images of each part.
+        parts: Conditions in order.
         seed: Seed of all scenes.
     """
     for number, condition in enumerate(parts):
@@ -33,20 +33,20 @@ def render_drive(
 def write_drive(
     path: str | Path, frames: int = 14, parts: Sequence[str] = DRIVE, seed: int = 0
 ) -> Path:
-    """Writes a drive as a video (.avi) without loss, all of it or nothing; one there is kept."""
+    """Write a drive as a lossless video (.avi), completely or not at all; keep an existing one."""
     path = Path(path)
     return path if path.is_file() else atomic_write(path, lambda p: _write(p, frames, parts, seed))
 
 
 def _write(path: Path, frames: int, parts: Sequence[str], seed: int) -> None:
-    # OpenCV goes by the suffix, which a file that is not whole has not.
+    # OpenCV chooses the format by the suffix, which an incomplete file does not have.
     temporary = path.with_name(f"{path.name}.avi")
     writer = None
     try:
         for image in render_drive(frames, parts, seed):
             if writer is None:
                 size = (image.shape[1], image.shape[0])
-                codec = cv2.VideoWriter.fourcc(*"FFV1")  # lossy codecs leave styles of their own
+                codec = cv2.VideoWriter.fourcc(*"FFV1")  # lossy codecs change the style
                 writer = cv2.VideoWriter(str(temporary), codec, _FPS, size)
                 if not writer.isOpened():
                     raise ReservoirError(

@@ -36,7 +36,7 @@ class Look:
 
     @classmethod
     def sample(cls, rng: np.random.Generator) -> "Look":
-        """Draws a person's colours."""
+        """Draw the colors of a person."""
         return cls(
             skin=vary(rng, rng.choice(SKINS), 0.04),
             hair=vary(rng, (0.20, 0.14, 0.10), 0.3),
@@ -48,7 +48,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Walker(Thing):
-    """Someone who walks or stands."""
+    """A person that walks or stands."""
 
     size: float
     stride: float
@@ -59,12 +59,12 @@ class Walker(Thing):
 
     @classmethod
     def sample(cls, rng: np.random.Generator, across: float, ahead: float) -> "Walker":
-        """Draws a person at a place."""
+        """Draw a random person at a position."""
         size, stride = rng.uniform(1.8, 2.15), rng.uniform(-0.26, 0.26)
         return cls(across, ahead, size, stride, Look.sample(rng))
 
     def draw(self, canvas: Canvas) -> None:
-        """Paints legs, arms, trunk and head."""
+        """Paint legs, arms, trunk and head."""
         board = Board(canvas, self.across, self.ahead, Label.PERSON)
         light = canvas.light.on(0, 0.3, -0.8)
         top, legs = self.look.top * light, self.look.legs * light
@@ -96,13 +96,13 @@ class Bicycle(Thing):
     def sample(
         cls, rng: np.random.Generator, across: float, ahead: float, ridden: bool
     ) -> "Bicycle":
-        """Draws a bicycle at a place."""
+        """Draw a random bicycle at a position."""
         squeeze = rng.choice([-1, 1]) * rng.uniform(0.7, 1.0)
-        colour = vary(rng, rng.choice(CLOTHES), 0.06)
-        return cls(across, ahead, squeeze, colour, Look.sample(rng) if ridden else None)
+        color = vary(rng, rng.choice(CLOTHES), 0.06)
+        return cls(across, ahead, squeeze, color, Look.sample(rng) if ridden else None)
 
     def draw(self, canvas: Canvas) -> None:
-        """Paints wheels, frame and rider.
+        """Paint wheels, frame and rider.
 
         The open wheels carry the bicycle's label, as annotators draw them.
         """
@@ -111,7 +111,7 @@ class Bicycle(Thing):
         radius, axle = 0.40, 0.62
         for x in (-axle, axle):
             board.ring(x, radius, radius, 0.7 * radius, TUBE)
-        colour = self.frame * light
+        color = self.frame * light
         crank, saddle, head = (-0.08, 0.42), (-0.25, 1.02), (0.46, 0.98)
         for start, end in (
             ((-axle, radius), crank),
@@ -121,7 +121,7 @@ class Bicycle(Thing):
             (saddle, head),
             ((axle, radius), head),
         ):
-            board.bar(start, end, 0.10, colour)
+            board.bar(start, end, 0.10, color)
         board.box(-0.38, 1.00, -0.12, 1.09, TUBE)
         board.bar((0.40, 1.16), (0.58, 1.10), 0.09, TUBE)
         if self.rider:
@@ -130,7 +130,7 @@ class Bicycle(Thing):
 
     @staticmethod
     def _draw_rider(board: Board, look: Look, light: float) -> None:
-        """Someone who leans forward on the saddle."""
+        """Paint a person who leans forward on the saddle."""
         top, legs = look.top * light, look.legs * light
         board.bar((-0.22, 1.10), (0.12, 0.86), 0.20, legs)
         board.bar((0.12, 0.90), (-0.04, 0.40), 0.16, legs * 0.9)

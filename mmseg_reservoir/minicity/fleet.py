@@ -24,18 +24,18 @@ GLASS = (0.15, 0.18, 0.22)
 RED_LAMP, WHITE_LAMP, PLATE = (0.80, 0.06, 0.05), (0.97, 0.95, 0.88), (0.88, 0.88, 0.84)
 
 
-def _pair(x0: float, y0: float, x1: float, y1: float, colour, glow: float) -> list:
-    """A rectangle and its mirror image, as lamps come."""
-    return [((x0, y0, x1, y1), colour, glow), ((1 - x1, y0, 1 - x0, y1), colour, glow)]
+def _pair(x0: float, y0: float, x1: float, y1: float, color, glow: float) -> list:
+    """Return a rectangle and its mirror image, for a pair of lamps."""
+    return [((x0, y0, x1, y1), color, glow), ((1 - x1, y0, 1 - x0, y1), color, glow)]
 
 
 def _both_sides(details: list) -> dict[str, list]:
-    """The same on the left and on the right."""
+    """Return the same details for the left and the right."""
     return {"left": details, "right": details}
 
 
 def car(rng: np.random.Generator, across: float, near: float, yaw: float) -> Vehicle:
-    """A car: saloon, estate or small van, in one of the usual paints."""
+    """Return a sedan, station wagon or small van, in one of the usual paints."""
     length, half, height = rng.uniform(3.9, 4.8), rng.uniform(0.86, 0.96), rng.uniform(1.42, 1.75)
     paint = vary(rng, rng.choice(PAINTS), 0.05)
     waist = 0.60 * height
@@ -45,7 +45,7 @@ def car(rng: np.random.Generator, across: float, near: float, yaw: float) -> Veh
     body = Block(
         bottom=(0.0, length, half, 0.26),
         top=(0.05, length - 0.05, half, waist, waist * rng.uniform(0.82, 0.95)),
-        colour=paint,
+        color=paint,
         details={
             "rear": [
                 ((0.0, 0.0, 1.0, 0.30), dark, 0),
@@ -62,12 +62,12 @@ def car(rng: np.random.Generator, across: float, near: float, yaw: float) -> Veh
         },
         wheels=(0.19 * length, 0.80 * length),
     )
-    tail = rng.choice([0.02, 0.16])  # estate or saloon
+    tail = rng.choice([0.02, 0.16])  # station wagon or sedan
     panes = [((0.08, 0.12, 0.46, 0.86), GLASS, 0), ((0.52, 0.12, 0.92, 0.86), GLASS, 0)]
     cabin = Block(
         bottom=(tail * length, 0.76 * length, 0.96 * half, waist - 0.04),
         top=((tail + 0.07) * length, 0.58 * length, 0.80 * half, height, height),
-        colour=paint,
+        color=paint,
         details={
             "rear": [((0.08, 0.10, 0.92, 0.84), GLASS, 0)],
             "front": [((0.06, 0.08, 0.94, 0.90), GLASS, 0)],
@@ -79,23 +79,23 @@ def car(rng: np.random.Generator, across: float, near: float, yaw: float) -> Veh
 
 
 def truck(rng: np.random.Generator, across: float, near: float, yaw: float) -> Vehicle:
-    """A lorry: a tall cargo box behind a coloured cab."""
+    """Return a truck: a tall cargo box behind a colored cab."""
     length, half, height = rng.uniform(6.5, 8.5), rng.uniform(1.15, 1.25), rng.uniform(3.0, 3.6)
     paint = vary(rng, rng.choice(PAINTS), 0.05)
-    canvas_colour = vary(rng, rng.choice([(0.86, 0.86, 0.83), (0.76, 0.78, 0.80)]), 0.04)
+    canvas_color = vary(rng, rng.choice([(0.86, 0.86, 0.83), (0.76, 0.78, 0.80)]), 0.04)
     stripe = vary(rng, rng.choice(PAINTS[4:]), 0.05)
     cab_length = 1.9
     chassis = Block(
         bottom=(0.0, length, 0.94 * half, 0.45),
         top=(0.0, length, 0.94 * half, 0.95, 0.95),
-        colour=np.array([0.16, 0.16, 0.17], np.float32),
+        color=np.array([0.16, 0.16, 0.17], np.float32),
         details={"rear": _pair(0.03, 0.3, 0.20, 0.9, RED_LAMP, 1.0)},
         wheels=(0.16 * length, 0.30 * length, 0.86 * length),
     )
     box = Block(
         bottom=(0.0, length - cab_length - 0.15, half, 0.95),
         top=(0.0, length - cab_length - 0.15, half, height, height),
-        colour=canvas_colour,
+        color=canvas_color,
         details={
             "rear": [((0.49, 0.03, 0.51, 0.97), (0.40, 0.40, 0.40), 0)],
             **_both_sides([((0.0, 0.34, 1.0, 0.56), stripe, 0)]),
@@ -105,7 +105,7 @@ def truck(rng: np.random.Generator, across: float, near: float, yaw: float) -> V
     cab = Block(
         bottom=(length - cab_length, length, half, 0.6),
         top=(length - cab_length, length - 0.12, 0.95 * half, cab_top, cab_top),
-        colour=paint,
+        color=paint,
         details={
             "front": [
                 ((0.08, 0.50, 0.92, 0.86), GLASS, 0),
@@ -116,13 +116,13 @@ def truck(rng: np.random.Generator, across: float, near: float, yaw: float) -> V
             "right": [((0.20, 0.50, 0.88, 0.86), GLASS, 0)],
         },
     )
-    # what is farther away is painted first
+    # paint from far to near
     blocks = [chassis, cab, box] if np.cos(yaw) > 0 else [chassis, box, cab]
     return Vehicle(across, near + length / 2, Label.TRUCK, blocks, length, half, height, yaw, 0.48)
 
 
 def bus(rng: np.random.Generator, across: float, near: float, yaw: float) -> Vehicle:
-    """A city bus: one long box with a band of windows, in a bright livery."""
+    """Return a city bus: one long box with a band of windows, in a bright livery."""
     length, half, height = rng.uniform(9.0, 11.5), 1.25, rng.uniform(2.9, 3.2)
     paint = vary(rng, rng.choice(BUS_PAINTS), 0.05)
     edges = np.linspace(0.03, 0.97, 8)
@@ -131,7 +131,7 @@ def bus(rng: np.random.Generator, across: float, near: float, yaw: float) -> Veh
     body = Block(
         bottom=(0.0, length, half, 0.34),
         top=(0.0, length - 0.1, 0.97 * half, height, height),
-        colour=paint,
+        color=paint,
         details={
             "rear": [
                 skirt,

@@ -1,4 +1,4 @@
-"""One picture of the data set: a pure function of seed, condition, split and index."""
+"""Render one image of the data set: a pure function of seed, condition, split and index."""
 
 from dataclasses import dataclass
 
@@ -18,15 +18,15 @@ NIGHT_NOISE = 4.0  # high gain makes the sensor's noise visible
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture with its annotation."""
+    """An image with its annotation."""
 
     rgb: np.ndarray  # uint8 (rows, columns, 3)
     label: np.ndarray  # uint8 (rows, columns): train ids
-    depth: np.ndarray  # float32 (rows, columns): metres
+    depth: np.ndarray  # float32 (rows, columns): meters
 
 
 def render_frame(condition: str, split: str, index: int, seed: int = 0) -> Frame:
-    """Renders one picture; the same arguments always give the same one.
+    """Render one image, a pure function of the arguments.
 
     Args:
         condition: One of CONDITIONS.
@@ -42,7 +42,7 @@ def render_frame(condition: str, split: str, index: int, seed: int = 0) -> Frame
     if index < 0 or seed < 0:
         raise ReservoirError(f"index and seed must be 0 or more, got {index} and {seed}")
     key = [seed, CONDITIONS.index(condition), SPLITS.index(split), index]
-    # separate streams, so that a change of the weather leaves the street as it is
+    # separate generators, so that the weather does not change the street
     street, air, sensor = (np.random.default_rng([*key, stream]) for stream in range(3))
     scene = render_scene(street, overcast=condition != "clear")
     radiance = WEATHER[condition](scene, air)
@@ -51,13 +51,13 @@ def render_frame(condition: str, split: str, index: int, seed: int = 0) -> Frame
 
 
 def check_name(what: str, name: str, names: tuple[str, ...]) -> None:
-    """Refuses a condition or a split that does not exist."""
+    """Refuse a condition or a split that does not exist."""
     if name not in names:
         raise ReservoirError(f"unknown {what} {name!r}: use one of {', '.join(names)}")
 
 
 def develop(radiance: np.ndarray, rng: np.random.Generator, noise: float = 1.0) -> np.ndarray:
-    """Exposes and encodes a picture, with the spread that real footage has.
+    """Expose and encode an image, with the variation of real footage.
 
     Exposure (+-0.7 EV), white balance (+-12 %), contrast (+-25 %) and gamma differ from picture to
     picture; corners are a little darker, edges a little soft, and the sensor adds noise, times

@@ -1,4 +1,4 @@
-"""What stands at the kerb: lamp posts, signs, traffic lights and trees."""
+"""Objects at the curb: lamp posts, signs, traffic lights and trees."""
 
 from dataclasses import dataclass
 
@@ -23,12 +23,12 @@ class Post(Thing):
     kind: str  # "lamp", "sign" or "light"
     height: float
     width: float
-    colour: np.ndarray
-    design: int  # which sign it carries, or which of the three lights is on
+    color: np.ndarray
+    design: int  # number of the sign, or of the light that is on
 
     @classmethod
     def sample(cls, rng: np.random.Generator, across: float, ahead: float, kind: str) -> "Post":
-        """Draws a post at a place."""
+        """Draw a random post at a position."""
         heights = {"lamp": (5.5, 7.5), "sign": (3.0, 3.7), "light": (3.5, 4.3)}
         return cls(
             across=across,
@@ -36,44 +36,44 @@ class Post(Thing):
             kind=kind,
             height=rng.uniform(*heights[kind]),
             width=rng.uniform(0.24, 0.34),
-            colour=vary(rng, rng.choice(STEEL)),
+            color=vary(rng, rng.choice(STEEL)),
             design=int(rng.integers(60)),
         )
 
     @property
     def lamp(self) -> tuple[float, float, float]:
-        """Where its lamp hangs, in street coordinates."""
+        """Position of its lamp in street coordinates."""
         return (self.across - np.sign(self.across) * 1.5, self.height, self.ahead)
 
     def footprint(self) -> tuple[float, float, float]:
         return self.width / 2, self.width / 2, self.height
 
     def draw(self, canvas: Canvas) -> None:
-        """Paints the post, rounded by a bright and a dark side, and what it carries."""
+        """Paint the post, rounded by a bright and a dark side, and its lamp, sign or light."""
         board = Board(canvas, self.across, self.ahead, Label.POLE)
-        colour = self.colour * canvas.light.on(0, 0, -0.7)
+        color = self.color * canvas.light.on(0, 0, -0.7)
         half = self.width / 2
-        board.box(-half, 0, half, self.height, colour * 0.8)
+        board.box(-half, 0, half, self.height, color * 0.8)
         sunny = np.sign(canvas.light.sun[0])
         low, high = sorted((sunny * half * 0.1, sunny * half))
-        board.box(low, 0, high, self.height, np.clip(colour * 1.2, 0, 1))
+        board.box(low, 0, high, self.height, np.clip(color * 1.2, 0, 1))
         if self.kind == "lamp":
-            self._draw_lamp(board, colour)
+            self._draw_lamp(board, color)
         elif self.kind == "sign":
             self._draw_sign(Board(canvas, self.across, self.ahead, Label.TRAFFIC_SIGN))
         else:
             self._draw_light(Board(canvas, self.across, self.ahead, Label.TRAFFIC_LIGHT))
 
-    def _draw_lamp(self, board: Board, colour: np.ndarray) -> None:
-        """An arm over the road with a lamp at its end."""
+    def _draw_lamp(self, board: Board, color: np.ndarray) -> None:
+        """Paint an arm over the road with a lamp at its end."""
         inwards = -np.sign(self.across)
-        board.bar((0, self.height), (inwards * 1.5, self.height), 0.20, colour)
+        board.bar((0, self.height), (inwards * 1.5, self.height), 0.20, color)
         low, high = sorted((inwards * 1.0, inwards * 1.9))
-        board.box(low, self.height - 0.14, high, self.height + 0.14, colour * 0.9)
+        board.box(low, self.height - 0.14, high, self.height + 0.14, color * 0.9)
         board.box(low, self.height - 0.24, high, self.height - 0.10, (0.9, 0.88, 0.8), 3.0)
 
     def _draw_sign(self, board: Board) -> None:
-        """One of six kinds of traffic sign."""
+        """Paint one of six kinds of traffic sign."""
         y, light = self.height - 0.5, board.canvas.light.on(0, 0, -1)
         red, white, blue, yellow = (np.array(c) * light for c in (RED, WHITE, BLUE, YELLOW))
         match self.design % 6:
@@ -102,11 +102,11 @@ class Post(Thing):
                 board.box(-0.6, y - 0.20, 0.2, y - 0.08, white)
 
     def _draw_light(self, board: Board) -> None:
-        """A dark box with three lights, one of them on."""
+        """Paint a dark box with three lights, one of them on."""
         y = self.height - 0.75
         board.box(-0.36, y - 0.88, 0.36, y + 0.88, (0.13, 0.14, 0.13))
-        colours = ((0.98, 0.12, 0.08), (0.98, 0.66, 0.10), (0.10, 0.92, 0.45))
-        for number, bright in enumerate(colours):
+        colors = ((0.98, 0.12, 0.08), (0.98, 0.66, 0.10), (0.10, 0.92, 0.45))
+        for number, bright in enumerate(colors):
             on = number == self.design % 3
             shown = bright if on else 0.28 * np.array(bright)
             board.disc(0, y + 0.55 * (1 - number), 0.23, shown, 1.5 if on else 0.0)
@@ -123,7 +123,7 @@ class Tree(Thing):
 
     @classmethod
     def sample(cls, rng: np.random.Generator, across: float, ahead: float) -> "Tree":
-        """Draws a tree (mostly) or a bush at a place."""
+        """Draw a random tree (mostly) or bush at a position."""
         seed = int(rng.integers(1 << 16))
         if rng.random() < 0.2:
             return cls(across, ahead, 0.0, rng.uniform(1.5, 2.6), rng.uniform(1.3, 2.2), seed)
@@ -131,11 +131,11 @@ class Tree(Thing):
         return cls(across, ahead, rng.uniform(2.0, 3.2), size, size * rng.uniform(0.9, 1.4), seed)
 
     def footprint(self) -> tuple[float, float, float]:
-        """The ground below its trunk; the crown's shadow is cast from its full height."""
+        """Return the size of the trunk; the crown's shadow is cast from its full height."""
         return 0.3 * self.width, 0.3 * self.width, self.trunk + 0.8 * self.height
 
     def draw(self, canvas: Canvas) -> None:
-        """Paints trunk and crown."""
+        """Paint trunk and crown."""
         rng = np.random.default_rng(self.seed)
         light = canvas.light.on(0, 0.4, -0.6)
         if self.trunk:

@@ -1,4 +1,4 @@
-"""The ground: road with markings, kerbs, sidewalks, grass, and the shadows on all of it."""
+"""The ground: road with markings, curbs, sidewalks, grass, and the shadows on all of it."""
 
 import cv2
 import numpy as np
@@ -8,15 +8,15 @@ from .canvas import Canvas, Label
 from .street import Side, StreetPlan
 from .textures import fraction, look_up, noise_tile, vary
 
-KERB_WIDTH = 0.28
-PAVING_COLOURS = ((0.62, 0.61, 0.59), (0.60, 0.50, 0.45), (0.66, 0.62, 0.54), (0.54, 0.55, 0.57))
-GRASS_COLOURS = ((0.34, 0.44, 0.18), (0.42, 0.46, 0.20), (0.50, 0.46, 0.26), (0.28, 0.40, 0.16))
+CURB_WIDTH = 0.28
+PAVING_COLORS = ((0.62, 0.61, 0.59), (0.60, 0.50, 0.45), (0.66, 0.62, 0.54), (0.54, 0.55, 0.57))
+GRASS_COLORS = ((0.34, 0.44, 0.18), (0.42, 0.46, 0.20), (0.50, 0.46, 0.26), (0.28, 0.40, 0.16))
 
 
 def paint_ground(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> None:
-    """Paints everything below the horizon, with the shadows of what will stand there."""
+    """Paint everything below the horizon, with the shadows of all objects."""
     first, across, ahead = canvas.camera.ground()
-    label, kerb = _bands(across, plan.sides)
+    label, curb = _bands(across, plan.sides)
     paved, road = label == Label.SIDEWALK, label == Label.ROAD
 
     # texture fades with distance: far away, a pixel averages over many grains
@@ -32,14 +32,14 @@ def paint_ground(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> 
     palette = np.stack(
         [
             vary(rng, (0.42, 0.42, 0.43), 0.02) * np.float32(rng.uniform(0.8, 1.2)),
-            vary(rng, rng.choice(PAVING_COLOURS)),
-            vary(rng, rng.choice(GRASS_COLOURS), 0.07),
+            vary(rng, rng.choice(PAVING_COLORS)),
+            vary(rng, rng.choice(GRASS_COLORS), 0.07),
             np.float32([0.70, 0.69, 0.67]),
             vary(rng, (0.82, 0.82, 0.80), 0.04),
         ]
     )
     kind = np.array([0, 1, *([2] * 17)], np.uint8)[label]  # road, paving, and grass for the rest
-    kind[kerb] = 3
+    kind[curb] = 3
     kind[marking] = 4
     grain *= _shadows(canvas, plan, across, ahead)
     canvas.paint[first:, :, :3] = palette[kind] * grain[..., None]
@@ -48,28 +48,28 @@ def paint_ground(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> 
 
 
 def _bands(across: np.ndarray, sides: tuple[Side, Side]) -> tuple[np.ndarray, np.ndarray]:
-    """Label of each piece of ground, and whether it is a kerb (which counts as sidewalk)."""
+    """Return the label of each piece of ground, and whether it is a curb (labeled sidewalk)."""
     left, right = sides
     edges = [-outer for outer, _ in left.bands[-2::-1]]
-    edges += [-left.kerb - KERB_WIDTH, -left.kerb, right.kerb, right.kerb + KERB_WIDTH]
+    edges += [-left.curb - CURB_WIDTH, -left.curb, right.curb, right.curb + CURB_WIDTH]
     edges += [outer for outer, _ in right.bands[:-1]]
     labels = [band for _, band in left.bands[::-1]]
-    kerb_number = len(labels)
+    curb_number = len(labels)
     labels += [Label.SIDEWALK, Label.ROAD, Label.SIDEWALK]
     labels += [band for _, band in right.bands]
     number = np.searchsorted(np.float32(edges), across)
-    kerb = np.abs(number - kerb_number - 1) == 1
-    return np.array(labels, np.uint8)[number], kerb
+    curb = np.abs(number - curb_number - 1) == 1
+    return np.array(labels, np.uint8)[number], curb
 
 
 def _markings(across, ahead, sides, rng) -> np.ndarray:
-    """Where white paint is: the middle line, perhaps edge lines and a zebra crossing."""
+    """Return the mask of white paint: the middle line, perhaps edge lines and a crosswalk."""
     dashed = fraction(ahead / rng.uniform(6, 12) + rng.random()) < rng.uniform(0.4, 0.6)
     white = (np.abs(across) < 0.09) & (dashed if rng.random() < 0.8 else True)
     if rng.random() < 0.6:
         inset = rng.uniform(0.3, 0.6)
         for side in sides:
-            white |= np.abs(across * side.sign - (side.kerb - inset)) < 0.08
+            white |= np.abs(across * side.sign - (side.curb - inset)) < 0.08
     if rng.random() < 0.35:
         start = rng.uniform(7, 24)
         white |= (ahead > start) & (ahead < start + 3.2) & (fraction(across + 0.25) < 0.5)
@@ -77,7 +77,7 @@ def _markings(across, ahead, sides, rng) -> np.ndarray:
 
 
 def _slabs(across, ahead, rng) -> np.ndarray:
-    """Brightness of paving slabs, each with its own shade, and of the dark joints between them."""
+    """Return the brightness of paving slabs, which vary, and of the dark joints between them."""
     slab = rng.uniform(0.5, 1.1)
     x, z = across * np.float32(1 / slab), ahead * np.float32(1 / slab)
     column, row = np.floor(x), np.floor(z)
@@ -87,7 +87,7 @@ def _slabs(across, ahead, rng) -> np.ndarray:
 
 
 def _shadows(canvas: Canvas, plan: StreetPlan, across, ahead) -> np.ndarray:
-    """Brightness of the ground: sunlit, in the shadow of houses and objects, dark under objects."""
+    """Return the brightness of the ground: sunlit, in shadow, dark below objects."""
     camera, light = canvas.camera, canvas.light
     sun_across, sun_up, sun_ahead = light.sun
     shaded = np.zeros((camera.rows, camera.columns), np.uint8)
@@ -104,7 +104,7 @@ def _shadows(canvas: Canvas, plan: StreetPlan, across, ahead) -> np.ndarray:
     first = camera.rows - len(across)
     in_shade = shaded[first:] > 0
     for side in plan.sides:
-        if light.strength and side.sign * sun_across > 0.05:  # its shadow falls into the street
+        if light.strength and side.sign * sun_across > 0.05:  # the shadow falls into the street
             run = np.maximum(side.house_line - side.sign * across, 0)
             source = ahead + run * np.float32(sun_ahead / abs(sun_across))
             in_shade |= run * np.float32(sun_up / abs(sun_across)) < side.skyline(source)
@@ -115,7 +115,7 @@ def _shadows(canvas: Canvas, plan: StreetPlan, across, ahead) -> np.ndarray:
 
 
 def _fill(mask: np.ndarray, camera: Camera, ground_points: np.ndarray) -> None:
-    """Marks the convex hull of points (across, ahead) on the ground."""
+    """Mark the convex hull of points (across, ahead) on the ground."""
     across, ahead = ground_points.T
     points = np.stack([across, np.zeros_like(across), np.maximum(ahead, 1.0)], axis=1)
     hull = cv2.convexHull(camera.project(points).astype(np.float32))

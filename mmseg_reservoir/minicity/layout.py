@@ -1,4 +1,4 @@
-"""Where things stand: draws the plan of one street."""
+"""Draw the plan of one street: its sides and objects."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from .street import Barrier, House, Side, StreetPlan, Thing
 from .surfaces import Facade
 from .vehicles import Vehicle
 
-THINNEST_POST = 3.0  # output pixels; thinner ones cannot be seen, let alone learnt
+THINNEST_POST = 3.0  # output pixels; thinner ones cannot be learned
 SMALLEST_FIGURE = 18.0  # output pixels of height
 
 
 def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> StreetPlan:
-    """Draws the plan of a street, without what would be too small to be seen.
+    """Draw the plan of a random street, without objects that would be too small.
 
     `scale` is how many pixels of the camera make one pixel of the final image.
     """
@@ -26,7 +26,7 @@ def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> StreetP
     for sign in (-1, 1):
         side = _side(rng, sign, end)
         sides.append(side)
-        things += _kerbside(rng, side, focal)
+        things += _curbside(rng, side, focal)
         things += _trees(rng, side)
         things += _people(rng, side, focal)
         things += _parked(rng, side)
@@ -35,9 +35,9 @@ def draw_plan(rng: np.random.Generator, camera: Camera, scale: float) -> StreetP
 
 
 def _side(rng: np.random.Generator, sign: int, end: float) -> Side:
-    """Road, sidewalk and perhaps grass before or behind it, then a barrier and houses, perhaps."""
-    kerb = rng.uniform(3.6, 4.6) + (2.0 if rng.random() < 0.5 else 0.0)  # with a parking lane
-    bands, edge = [], kerb
+    """Draw a road, a sidewalk, perhaps grass beside it, and perhaps a barrier and houses."""
+    curb = rng.uniform(3.6, 4.6) + (2.0 if rng.random() < 0.5 else 0.0)  # with a parking lane
+    bands, edge = [], curb
     if rng.random() < 0.35:
         edge += rng.uniform(1.2, 2.2)
         bands.append((edge, Label.TERRAIN))
@@ -50,11 +50,11 @@ def _side(rng: np.random.Generator, sign: int, end: float) -> Side:
     barrier = _barrier(rng, sign * (edge + 0.1))
     house_line = edge + rng.uniform(0.3, 1.0) + (rng.uniform(1, 5) if barrier else 0.0)
     houses = _houses(rng, end) if rng.random() < 0.85 else []
-    return Side(sign, kerb, tuple(bands), barrier, house_line, houses)
+    return Side(sign, curb, tuple(bands), barrier, house_line, houses)
 
 
 def _barrier(rng: np.random.Generator, across: float) -> Barrier | None:
-    """Perhaps a fence, a wall or a hedge behind the sidewalk."""
+    """Draw a fence, a wall, a hedge or nothing behind the sidewalk."""
     kinds = (None, Label.FENCE, Label.WALL, Label.VEGETATION)
     label = kinds[rng.choice(4, p=[0.26, 0.34, 0.25, 0.15])]
     if label is None:
@@ -66,7 +66,7 @@ def _barrier(rng: np.random.Generator, across: float) -> Barrier | None:
 
 
 def _houses(rng: np.random.Generator, end: float) -> list[House]:
-    """A row of houses with side streets in between."""
+    """Draw a row of houses with side streets in between."""
     houses, near = [], rng.uniform(-10, 4)
     usual = rng.uniform(7, 15)
     while near < end - 4:
@@ -76,10 +76,10 @@ def _houses(rng: np.random.Generator, end: float) -> list[House]:
     return houses
 
 
-def _kerbside(rng: np.random.Generator, side: Side, focal: float) -> list[Post]:
-    """Lamp posts, signs and traffic lights beside the road."""
+def _curbside(rng: np.random.Generator, side: Side, focal: float) -> list[Post]:
+    """Draw lamp posts, signs and traffic lights beside the road."""
     posts, ahead = [], rng.uniform(6, 12)
-    across = side.sign * (side.kerb + rng.uniform(0.5, 0.9))
+    across = side.sign * (side.curb + rng.uniform(0.5, 0.9))
     while True:
         kind = ("lamp", "sign", "light")[rng.choice(3, p=[0.36, 0.34, 0.30])]
         post = Post.sample(rng, across, ahead, kind)
@@ -90,7 +90,7 @@ def _kerbside(rng: np.random.Generator, side: Side, focal: float) -> list[Post]:
 
 
 def _trees(rng: np.random.Generator, side: Side) -> list[Tree]:
-    """Trees in the grass or the sidewalk; a park where there are no houses."""
+    """Draw trees in the grass or the sidewalk, or a park if there are no houses."""
     trees = []
     if not side.houses:
         for _ in range(rng.integers(8, 14)):
@@ -108,7 +108,7 @@ def _trees(rng: np.random.Generator, side: Side) -> list[Tree]:
 
 
 def _people(rng: np.random.Generator, side: Side, focal: float) -> list[Thing]:
-    """People on the sidewalk, and parked bicycles."""
+    """Draw people on the sidewalk, and parked bicycles."""
     farthest = 1.9 * focal / SMALLEST_FIGURE
     middle = side.middle(Label.SIDEWALK)
     people = []
@@ -122,13 +122,13 @@ def _people(rng: np.random.Generator, side: Side, focal: float) -> list[Thing]:
 
 
 def _parked(rng: np.random.Generator, side: Side) -> list[Vehicle]:
-    """A row of parked vehicles along the kerb."""
-    if side.kerb < 5.5 or rng.random() < 0.2:
+    """Draw a row of parked vehicles along the curb."""
+    if side.curb < 5.5 or rng.random() < 0.2:
         return []
     parked, ahead = [], rng.uniform(4.5, 14)
     while ahead < 55:
         make = (car, truck, bus)[rng.choice(3, p=[0.88, 0.09, 0.03])]
-        across = side.sign * (side.kerb - (1.05 if make is car else 1.35))
+        across = side.sign * (side.curb - (1.05 if make is car else 1.35))
         yaw = (0.0 if side.sign > 0 else np.pi) + rng.uniform(-0.03, 0.03)
         vehicle = make(rng, across, ahead, yaw)
         parked.append(vehicle)
@@ -137,7 +137,7 @@ def _parked(rng: np.random.Generator, side: Side) -> list[Vehicle]:
 
 
 def _traffic(rng: np.random.Generator) -> list[Thing]:
-    """Vehicles and cyclists on the two lanes, and people who cross."""
+    """Draw vehicles and cyclists on the two lanes, and people that cross."""
     traffic = []
     for across, yaw, first in ((1.8, 0.0, (9, 30)), (-1.8, np.pi, (7, 30))):
         ahead = rng.uniform(*first)

@@ -8,23 +8,23 @@ import numpy as np
 
 from .canvas import Canvas, Label
 
-NEAREST = 0.8  # metres; planes are cut off in front of it
+NEAREST = 0.8  # meters; planes are cut off in front of it
 
 
 @dataclass(frozen=True)
 class Surface:
-    """What an upright plane looks like."""
+    """The look of an upright plane."""
 
     label: ClassVar[Label]
     height: float
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Colour-and-glow (..., 4) at metres along and up, and what of it is solid (None: all)."""
+        """Return color and glow (..., 4) at meters along and up, and the solid part (None: all)."""
         raise NotImplementedError
 
 
 def plane_along(canvas: Canvas, across: float, near: float, far: float, surface: Surface) -> None:
-    """Paints an upright plane that runs along the street from `near` to `far`.
+    """Paint an upright plane that runs along the street from `near` to `far`.
 
     The gaps of a fence show what is behind, but carry its label and depth, as annotators draw it.
     """
@@ -40,7 +40,7 @@ def plane_along(canvas: Canvas, across: float, near: float, far: float, surface:
 def plane_facing(
     canvas: Canvas, across: float, width: float, ahead: float, surface: Surface, lift: float = 0.0
 ) -> None:
-    """Paints an upright plane that faces the camera, from `across` to `across + width`."""
+    """Paint an upright plane that faces the camera, from `across` to `across + width`."""
     camera = canvas.camera
     left, right = camera.column_of(across, ahead), camera.column_of(across + width, ahead)
     first, last = max(round(left), 0), min(round(right), camera.columns)
@@ -52,7 +52,7 @@ def plane_facing(
 
 
 def _paint(canvas, columns, depth, along, surface, lift) -> None:
-    """Paints the columns of a plane, each at its own depth."""
+    """Paint the columns of a plane, each at its own depth."""
     camera = canvas.camera
     top = max(int(np.floor(camera.row_of(surface.height + lift, depth).min())), 0)
     bottom = min(int(np.ceil(camera.row_of(lift, depth).max())), camera.rows)

@@ -1,4 +1,4 @@
-"""Renders one street scene in clear air: colour, labels, depth and light sources."""
+"""Render one street scene in clear air: color, labels, depth and light sources."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from .textures import look_up, noise_tile
 
 ROWS, COLUMNS = 128, 256
 OVERSAMPLING = 2  # scenes are painted larger and averaged down, for smooth edges
-SKY_DEPTH = 10_000.0  # metres
+SKY_DEPTH = 10_000.0  # meters
 DISPLAY_GAMMA = 2.2
 
 
@@ -29,14 +29,14 @@ class Scene:
 
     radiance: np.ndarray  # float32, RGB: linear light, 1 is white
     label: np.ndarray  # uint8: train ids
-    depth: np.ndarray  # float32: metres, SKY_DEPTH in the sky
+    depth: np.ndarray  # float32: meters, SKY_DEPTH in the sky
     glow: np.ndarray  # float32: how much light each pixel would send out by night
     camera: Camera
     lamps: np.ndarray  # street coordinates (N, 3) of the street lamps
 
 
 def render_scene(rng: np.random.Generator, overcast: bool = False) -> Scene:
-    """Renders a random street in clear air, before the camera's exposure.
+    """Render a random street in clear air, before the camera's exposure.
 
     Under an overcast sky clouds hide the sun, as they do in fog, rain and snow.
     """
@@ -59,7 +59,7 @@ def render_scene(rng: np.random.Generator, overcast: bool = False) -> Scene:
 
 
 def _sample_light(rng: np.random.Generator, overcast: bool) -> Light:
-    """Draws the place of the sun and how much of it comes through."""
+    """Draw the position of the sun and the share of its light that comes through."""
     azimuth, elevation = rng.uniform(0, 2 * math.pi), math.radians(rng.uniform(22, 60))
     strength = rng.uniform(0.5, 1.0) if rng.random() < 0.75 else 0.0
     flat = math.cos(elevation)
@@ -68,7 +68,7 @@ def _sample_light(rng: np.random.Generator, overcast: bool) -> Light:
 
 
 def _paint_sky(canvas: Canvas, rng: np.random.Generator) -> None:
-    """A gradient from haze to zenith, clouds in perspective, and brightness towards the sun."""
+    """Paint a gradient from haze to zenith, clouds, and brightness towards the sun."""
     light, camera = canvas.light, canvas.camera.resized(1 / OVERSAMPLING)  # the sky has no edges
     rows = min(math.ceil(camera.horizon) + 1, camera.rows)
     height = (camera.horizon - np.arange(rows) - 0.5) / camera.focal
@@ -76,9 +76,9 @@ def _paint_sky(canvas: Canvas, rng: np.random.Generator) -> None:
     sideways = (np.arange(camera.columns) + 0.5 - camera.columns / 2) / camera.focal
     sideways = sideways.astype(np.float32)[None]
     blue = np.array([0.36, 0.56, 0.84]) * rng.uniform(0.85, 1.1)
-    grey = np.array([0.74, 0.76, 0.79]) * rng.uniform(0.85, 1.1)
+    gray = np.array([0.74, 0.76, 0.79]) * rng.uniform(0.85, 1.1)
     haze = np.array([0.84, 0.87, 0.90])
-    zenith = grey + (blue - grey) * np.clip(light.strength * 1.3, 0, 1)
+    zenith = gray + (blue - gray) * np.clip(light.strength * 1.3, 0, 1)
     rise = np.clip(height * rng.uniform(1.6, 2.6), 0, 1)
     clouds = look_up(
         noise_tile(1.8),
@@ -88,7 +88,7 @@ def _paint_sky(canvas: Canvas, rng: np.random.Generator) -> None:
     cover = np.clip((clouds - rng.uniform(-0.6, 1.2)) * 0.9, 0, 1) * 0.85
     cloud = 0.93 - 0.10 * np.clip(clouds, 0, 2)
     glare = np.zeros_like(clouds)
-    if light.sun[2] > 0:  # the sun is somewhere before the camera
+    if light.sun[2] > 0:  # the sun is in front of the camera
         x, y = light.sun[0] / light.sun[2], light.sun[1] / light.sun[2]
         glare = np.exp(-2.5 * ((sideways - x) ** 2 + (height - y) ** 2)) * 0.35 * light.strength
     air = haze.astype(np.float32) + (zenith - haze).astype(np.float32) * rise[..., None]
@@ -99,13 +99,13 @@ def _paint_sky(canvas: Canvas, rng: np.random.Generator) -> None:
 
 
 def _paint_end(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> None:
-    """Closes the view with trees and, in front of them or instead, houses across the street."""
+    """Close the view with trees, with houses across the street, or with both."""
     camera, light = canvas.camera, canvas.light.on(0, 0, -1)
-    centre, reach = -camera.drift(plan.end), 0.6 * plan.end * camera.columns / camera.focal
+    center, reach = -camera.drift(plan.end), 0.6 * plan.end * camera.columns / camera.focal
     wood = Foliage.sample(rng, 2 * reach, rng.uniform(6, 11), 0.95 * light)
-    plane_facing(canvas, centre - reach, 2 * reach, plan.end + 15, wood)
-    across = centre - reach
-    while across < centre + reach:
+    plane_facing(canvas, center - reach, 2 * reach, plan.end + 15, wood)
+    across = center - reach
+    while across < center + reach:
         width = rng.uniform(12, 30)
         if rng.random() < 0.5:
             facade = Facade.sample(rng, rng.uniform(7, 17), light)
@@ -114,7 +114,7 @@ def _paint_end(canvas: Canvas, plan: StreetPlan, rng: np.random.Generator) -> No
 
 
 def _paint_houses(canvas: Canvas, side: Side) -> None:
-    """Paints a side's houses from far to near: the end that faces us, then the front."""
+    """Paint the houses of a side from far to near: the end towards the camera, then the front."""
     gable_light, front_light = canvas.light.on(0, 0, -1), canvas.light.on(-side.sign, 0, 0)
     for house, before in pairwise([*reversed(side.houses), None]):
         facade = house.facade
@@ -127,7 +127,7 @@ def _paint_houses(canvas: Canvas, side: Side) -> None:
 
 
 def _paint_barrier(canvas: Canvas, barrier: Barrier, rng: np.random.Generator) -> None:
-    """Paints a fence, a wall or a hedge."""
+    """Paint a fence, a wall or a hedge."""
     light = canvas.light.on(-math.copysign(1, barrier.across), 0, 0)
     if barrier.label is Label.FENCE:
         surface = Pickets.sample(rng, barrier.height, light)
@@ -139,7 +139,7 @@ def _paint_barrier(canvas: Canvas, barrier: Barrier, rng: np.random.Generator) -
 
 
 def _finish(canvas: Canvas, lamps: np.ndarray) -> Scene:
-    """Averages the colours down to the final size and linearises them."""
+    """Average the colors down to the final size and linearize them."""
     paint = cv2.resize(canvas.paint, (COLUMNS, ROWS), interpolation=cv2.INTER_AREA)
     meaning = canvas.meaning[::OVERSAMPLING, ::OVERSAMPLING]
     return Scene(

@@ -1,4 +1,4 @@
-"""What a street is made of: its two sides, and the things that stand in it."""
+"""The parts of a street: its two sides, and the objects on it."""
 
 from dataclasses import dataclass
 
@@ -30,18 +30,18 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of the street, as bands that follow one another outwards from the road's axis."""
+    """One side of the street: bands from the road's axis outwards."""
 
     sign: int  # -1 for the left side, 1 for the right
-    kerb: float  # distance from the axis to the end of the road
+    curb: float  # distance from the axis to the end of the road
     bands: tuple[tuple[float, Label], ...]  # outer edge and label; the last reaches to infinity
     barrier: Barrier | None
     house_line: float  # distance of the facades from the axis
     houses: list[House]  # from near to far
 
     def middle(self, label: Label) -> float | None:
-        """Position across the street of the middle of the first band with this label."""
-        inner = self.kerb
+        """Return the position across the street of the middle of the first band with a label."""
+        inner = self.curb
         for outer, band in self.bands:
             if band is label:
                 return self.sign * (inner + min(outer, inner + 6.0)) / 2
@@ -54,7 +54,7 @@ class Side:
         return self.bands[-2][0]
 
     def skyline(self, ahead: np.ndarray) -> np.ndarray:
-        """Height of the houses at some depths, 0 in gaps."""
+        """Return the height of the houses at some depths, 0 in gaps."""
         edges = [edge for house in self.houses for edge in (house.near, house.far)]
         heights = [0.0] + [height for house in self.houses for height in (house.facade.height, 0.0)]
         return np.float32(heights)[np.searchsorted(np.float32(edges), ahead)]
@@ -62,7 +62,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Thing:
-    """Something that stands freely on the ground: a vehicle, a person, a post, a tree."""
+    """An object on the ground: a vehicle, a person, a post, a tree."""
 
     across: float  # position of its middle across the street
     ahead: float  # depth of its middle
@@ -73,11 +73,11 @@ class Thing:
         return self.ahead
 
     def footprint(self) -> tuple[float, float, float]:
-        """Half its width and length on the ground, and its height: all that a shadow needs."""
+        """Return half its width and length on the ground, and its height, for its shadow."""
         raise NotImplementedError
 
     def draw(self, canvas: Canvas) -> None:
-        """Paints it."""
+        """Paint the object."""
         raise NotImplementedError
 
 

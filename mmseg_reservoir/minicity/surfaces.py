@@ -1,4 +1,4 @@
-"""What upright planes look like: facades, fences, walls, hedges and tree crowns."""
+"""The looks of upright planes: facades, fences, walls, hedges and tree crowns."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from .canvas import Label
 from .planes import Surface
 from .textures import fraction, look_up, noise_tile, vary
 
-WALL_COLOURS = (
+WALL_COLORS = (
     (0.74, 0.68, 0.58),
     (0.66, 0.42, 0.33),
     (0.58, 0.36, 0.30),
@@ -19,16 +19,16 @@ WALL_COLOURS = (
     (0.56, 0.60, 0.62),
     (0.82, 0.80, 0.76),
 )
-MASONRY_COLOURS = ((0.52, 0.51, 0.49), (0.50, 0.44, 0.36))
-FENCE_COLOURS = ((0.84, 0.82, 0.77), (0.20, 0.25, 0.23), (0.46, 0.33, 0.22), (0.62, 0.64, 0.66))
-ROOF_COLOURS = ((0.42, 0.24, 0.20), (0.33, 0.33, 0.36), (0.48, 0.30, 0.22), (0.28, 0.26, 0.26))
-SHOP_COLOURS = ((0.30, 0.32, 0.30), (0.55, 0.20, 0.16), (0.18, 0.28, 0.42), (0.50, 0.46, 0.40))
-LEAF_COLOURS = ((0.24, 0.38, 0.15), (0.30, 0.42, 0.18), (0.20, 0.33, 0.17), (0.40, 0.42, 0.16))
+MASONRY_COLORS = ((0.52, 0.51, 0.49), (0.50, 0.44, 0.36))
+FENCE_COLORS = ((0.84, 0.82, 0.77), (0.20, 0.25, 0.23), (0.46, 0.33, 0.22), (0.62, 0.64, 0.66))
+ROOF_COLORS = ((0.42, 0.24, 0.20), (0.33, 0.33, 0.36), (0.48, 0.30, 0.22), (0.28, 0.26, 0.26))
+SHOP_COLORS = ((0.30, 0.32, 0.30), (0.55, 0.20, 0.16), (0.18, 0.28, 0.42), (0.50, 0.46, 0.40))
+LEAF_COLORS = ((0.24, 0.38, 0.15), (0.30, 0.42, 0.18), (0.20, 0.33, 0.17), (0.40, 0.42, 0.16))
 
 
-def _shades(colour: np.ndarray, grain: np.ndarray) -> np.ndarray:
-    """Paint (..., 4) of one colour, brighter or darker by the grain (...), without glow."""
-    return np.append(colour, np.float32(0)) * grain[..., None]
+def _shades(color: np.ndarray, grain: np.ndarray) -> np.ndarray:
+    """Return paint (..., 4) of one color, brighter or darker by the grain (...), without glow."""
+    return np.append(color, np.float32(0)) * grain[..., None]
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Facade(Surface):
 
     @classmethod
     def sample(cls, rng: np.random.Generator, height: float, brightness: float = 1.0) -> "Facade":
-        """Draws the style of one house."""
+        """Draw the style of one house."""
         return cls(
             height=height,
-            wall=vary(rng, rng.choice(WALL_COLOURS), 0.07),
-            roof=vary(rng, rng.choice(ROOF_COLOURS)),
-            shop=vary(rng, rng.choice(SHOP_COLOURS)),
+            wall=vary(rng, rng.choice(WALL_COLORS), 0.07),
+            roof=vary(rng, rng.choice(ROOF_COLORS)),
+            shop=vary(rng, rng.choice(SHOP_COLORS)),
             glass=vary(rng, (0.27, 0.32, 0.38), 0.12),
             bricks=rng.random() < 0.4,
             base=rng.uniform(3.2, 4.4),
@@ -111,15 +111,15 @@ class Masonry(Surface):
     """A free-standing wall of concrete or stone blocks, stained towards the ground."""
 
     label = Label.WALL
-    colour: np.ndarray
+    color: np.ndarray
     block: float
     seed: float
 
     @classmethod
     def sample(cls, rng: np.random.Generator, height: float, brightness: float) -> "Masonry":
-        """Draws grey concrete or ochre stone."""
-        colour = vary(rng, rng.choice(MASONRY_COLOURS)) * brightness
-        return cls(height, colour, rng.uniform(0.4, 0.8), rng.uniform(0, 256))
+        """Draw gray concrete or ochre stone."""
+        color = vary(rng, rng.choice(MASONRY_COLORS)) * brightness
+        return cls(height, color, rng.uniform(0.4, 0.8), rng.uniform(0, 256))
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         row = np.floor(up / self.block)
@@ -127,7 +127,7 @@ class Masonry(Surface):
         joint |= fraction(along / (2 * self.block) + 0.5 * row) < 0.06
         grain = 1 + 0.13 * look_up(noise_tile(1.0), along * 16 + self.seed, up * 16)
         grain *= np.where(joint, 0.66, 1) * (0.8 + 0.2 * np.clip(up, 0, 1))
-        return _shades(self.colour, grain), None
+        return _shades(self.color, grain), None
 
 
 @dataclass(frozen=True)
@@ -135,31 +135,31 @@ class Pickets(Surface):
     """A fence of upright bars between two rails."""
 
     label = Label.FENCE
-    colour: np.ndarray
+    color: np.ndarray
     pitch: float
 
     @classmethod
     def sample(cls, rng: np.random.Generator, height: float, brightness: float) -> "Pickets":
-        """Draws painted wood or iron."""
-        colour = vary(rng, rng.choice(FENCE_COLOURS)) * brightness
-        return cls(height, colour, rng.uniform(0.34, 0.55))
+        """Draw painted wood or iron."""
+        color = vary(rng, rng.choice(FENCE_COLORS)) * brightness
+        return cls(height, color, rng.uniform(0.34, 0.55))
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         bar = fraction(along / self.pitch)
         rail = (np.abs(up - 0.85 * self.height) < 0.09) | (np.abs(up - 0.2 * self.height) < 0.07)
         grain = np.where(rail, 0.9, 0.78 + 0.35 * bar)
-        return _shades(self.colour, grain), rail | (bar < 0.62)
+        return _shades(self.color, grain), rail | (bar < 0.62)
 
 
 @dataclass(frozen=True)
 class Foliage(Surface):
-    """Leaves in a lumpy outline: the crown of a tree, or a hedge.
+    """Leaves with a lumpy outline: the crown of a tree, or a hedge.
 
     The outline is where an implicit shape plus noise crosses zero; light falls from the sun's side.
     """
 
     label = Label.VEGETATION
-    colour: np.ndarray
+    color: np.ndarray
     width: float
     round: bool
     raggedness: float
@@ -170,10 +170,10 @@ class Foliage(Surface):
     def sample(
         cls, rng, width: float, height: float, brightness, round: bool = False, sunny_side=0.0
     ) -> "Foliage":
-        """Draws a kind of tree or hedge of the given size."""
-        colour = vary(rng, rng.choice(LEAF_COLOURS), 0.09) * brightness
+        """Draw a kind of tree or hedge of a size."""
+        color = vary(rng, rng.choice(LEAF_COLORS), 0.09) * brightness
         seed, ragged = rng.uniform(0, 256), rng.uniform(0.16, 0.30)
-        return cls(height, colour, width, round, ragged, sunny_side, seed)
+        return cls(height, color, width, round, ragged, sunny_side, seed)
 
     def __call__(self, along: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         lumps = look_up(noise_tile(1.5), along * 14 + self.seed, up * 14 + 3 * self.seed)
@@ -185,4 +185,4 @@ class Foliage(Surface):
         else:
             solid = y + self.raggedness * lumps < 0.7
         light = 0.92 + 0.22 * y + 0.16 * lumps + 0.24 * leaves + 0.3 * self.sunny_side * x
-        return _shades(self.colour, np.maximum(light, 0.25)), solid
+        return _shades(self.color, np.maximum(light, 0.25)), solid

@@ -1,4 +1,4 @@
-"""Vehicles as blocks in perspective, whose faces carry windows, lamps and wheels."""
+"""Vehicles as blocks in perspective, with windows, lamps and wheels on their faces."""
 
 from dataclasses import dataclass
 
@@ -24,16 +24,16 @@ CIRCLE = np.stack([np.zeros(14), np.sin(ANGLES), np.cos(ANGLES)], axis=1)
 
 @dataclass
 class Block:
-    """A box with six free faces; metres from the vehicle's rear, and above the ground."""
+    """A box with six free faces; meters from the vehicle's rear, and above the ground."""
 
     bottom: tuple[float, float, float, float]  # rear end, front end, half width, height
     top: tuple[float, float, float, float, float]  # the same, with the heights at rear and front
-    colour: np.ndarray
-    details: dict[str, list]  # by face: ((x0, y0, x1, y1) in parts of the face, colour, glow)
-    wheels: tuple[float, ...] = ()  # where along its sides they sit
+    color: np.ndarray
+    details: dict[str, list]  # by face: ((x0, y0, x1, y1) in parts of the face, color, glow)
+    wheels: tuple[float, ...] = ()  # positions along the sides
 
     def corners(self) -> np.ndarray:
-        """Its corners [front, right, top] as (sideways, up, forwards) in the vehicle's frame."""
+        """Return the corners [front, right, top] as (sideways, up, forwards) of the vehicle."""
         corners = np.empty((2, 2, 2, 3))
         for top, (rear, front, half, *heights) in enumerate((self.bottom, self.top)):
             corners[:, :, top, 0] = (-half, half)
@@ -56,17 +56,17 @@ class Vehicle(Thing):
 
     @property
     def nearest(self) -> float:
-        along, aside = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
-        return self.ahead - along * self.length / 2 - aside * self.half_width
+        along, across = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
+        return self.ahead - along * self.length / 2 - across * self.half_width
 
     def footprint(self) -> tuple[float, float, float]:
-        along, aside = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
-        half_across = along * self.half_width + aside * self.length / 2
-        half_ahead = along * self.length / 2 + aside * self.half_width
+        along, across = abs(np.cos(self.yaw)), abs(np.sin(self.yaw))
+        half_across = along * self.half_width + across * self.length / 2
+        half_ahead = along * self.length / 2 + across * self.half_width
         return half_across, half_ahead, 0.85 * self.height
 
     def draw(self, canvas: Canvas) -> None:
-        """Paints the faces that are turned to the camera, and what is on them."""
+        """Paint the faces that are turned to the camera, with their details."""
         for block in self.blocks:
             points = self._to_street(block.corners().reshape(8, 3))
             pixels = canvas.camera.project(points)
@@ -77,30 +77,30 @@ class Vehicle(Thing):
                     self._paint_face(canvas, block, name, quad, float(points[face, 2].mean()))
 
     def _paint_face(self, canvas, block, name, quad, ahead) -> None:
-        """Paints one visible face with its details and wheels."""
+        """Paint one visible face with its details and wheels."""
         _, (sideways, up, forwards) = FACES[name]
-        cos, sin = np.cos(self.yaw), np.sin(self.yaw)  # its normal turns with the vehicle
+        cos, sin = np.cos(self.yaw), np.sin(self.yaw)  # the normal turns with the vehicle
         normal = (sideways * cos + forwards * sin, up, forwards * cos - sideways * sin)
         light = canvas.light.on(*normal)
-        canvas.polygon(quad, np.minimum(block.colour * light, 1), self.label, ahead)
-        for (x0, y0, x1, y1), colour, glow in block.details.get(name, ()):
+        canvas.polygon(quad, np.minimum(block.color * light, 1), self.label, ahead)
+        for (x0, y0, x1, y1), color, glow in block.details.get(name, ()):
             detail = _within(quad, x0, y0, x1, y1)
-            canvas.polygon(detail, np.asarray(colour) * light, self.label, ahead, glow)
+            canvas.polygon(detail, np.asarray(color) * light, self.label, ahead, glow)
         if name in ("left", "right"):
             self._paint_wheels(canvas, block, name, ahead)
 
     def _paint_wheels(self, canvas, block, side, ahead) -> None:
-        """Paints tyres and hubs on a side of the vehicle."""
+        """Paint tires and hubs on a side of the vehicle."""
         sideways = block.bottom[2] if side == "right" else -block.bottom[2]
-        for place in block.wheels:
-            tyre = CIRCLE * self.wheel + (sideways, self.wheel, place)
-            pixels = canvas.camera.project(self._to_street(tyre))
+        for along in block.wheels:
+            tire = CIRCLE * self.wheel + (sideways, self.wheel, along)
+            pixels = canvas.camera.project(self._to_street(tire))
             canvas.polygon(pixels, RUBBER, self.label, ahead)
-            centre = pixels.mean(axis=0)
-            canvas.polygon(centre + 0.55 * (pixels - centre), HUB, self.label, ahead)
+            center = pixels.mean(axis=0)
+            canvas.polygon(center + 0.55 * (pixels - center), HUB, self.label, ahead)
 
     def _to_street(self, points: np.ndarray) -> np.ndarray:
-        """Turns the vehicle's own points (sideways, up, forwards) into street points."""
+        """Convert points of the vehicle (sideways, up, forwards) to street points."""
         sideways, up, forwards = points[:, 0], points[:, 1], points[:, 2] - self.length / 2
         cos, sin = np.cos(self.yaw), np.sin(self.yaw)
         across = self.across + sideways * cos + forwards * sin
@@ -109,7 +109,7 @@ class Vehicle(Thing):
 
 
 def _within(quad: np.ndarray, x0: float, y0: float, x1: float, y1: float) -> np.ndarray:
-    """A rectangle inside a quad whose corners run from the lower left to the upper left."""
+    """Return a rectangle inside a quad. Its corners run from the lower left to the upper left."""
     weights = [
         ((1 - x) * (1 - y), x * (1 - y), x * y, (1 - x) * y)
         for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))

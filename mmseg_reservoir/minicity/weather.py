@@ -1,4 +1,4 @@
-"""Weather and darkness: what fog, night, rain and snow do to the light of a scene."""
+"""The effects of fog, rain and snow on the light of a scene."""
 
 import cv2
 import numpy as np
@@ -8,31 +8,31 @@ from .scene import Scene
 from .textures import patch
 
 GROUND = (Label.ROAD, Label.SIDEWALK, Label.TERRAIN)
-BARE = (*GROUND, Label.SKY, Label.PERSON, Label.RIDER, Label.BICYCLE)  # these carry no caps of snow
+BARE = (*GROUND, Label.SKY, Label.PERSON, Label.RIDER, Label.BICYCLE)  # without caps of snow
 
 FLAKES = ((420, 1, 1, 2, 0.7), (110, 1, 3, 5, 1.2), (14, 3, 7, 9, 3))  # count, sizes, smear, blur
 
 
 def clear(scene: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Clear air changes nothing."""
+    """Return the light of clear air, unchanged."""
     return scene.radiance.copy()
 
 
 def fog(scene: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Fog after Koschmieder: light fades with depth, and the air's own light takes its place.
+    """Apply fog after Koschmieder: light fades with depth and is replaced by the light of the air.
 
     Visibility (where 5 % of the contrast is left) is 25 to 120 m, mostly more than 60 m.
     """
     visibility = 120 * (25 / 120) ** (rng.random() ** 1.5)
     airlight = rng.uniform(0.50, 0.68) * np.array([1.0, 1.0, 1.0]) * _tint(rng, 0.04)
     transmission = _transmission(scene, rng, visibility, unevenness=0.12)
-    scattered = cv2.GaussianBlur(scene.radiance, (0, 0), 1.6)  # droplets also blur what is far
+    scattered = cv2.GaussianBlur(scene.radiance, (0, 0), 1.6)  # droplets also blur far objects
     sharp = scene.radiance * transmission + scattered * (1 - transmission)
     return (sharp * transmission + airlight * (1 - transmission)).astype(np.float32)
 
 
 def rain(scene: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Rain: grey light, a wet mirror of a road, streaks in the air and drops on the lens."""
+    """Apply rain: gray light, reflections of a wet road, streaks in the air, drops on the lens."""
     strength = rng.uniform(0.25, 1.0)
     light = _flatten(scene.radiance, 0.15 + 0.25 * strength, rng.uniform(0.75, 1.0))
     light = _wet_ground(light, scene, rng, strength)
@@ -44,7 +44,7 @@ def rain(scene: Scene, rng: np.random.Generator) -> np.ndarray:
 
 
 def snow(scene: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Snow: white ground and caps, flat light, haze and flakes."""
+    """Apply snow: white ground and caps, flat light, haze and flakes."""
     strength = rng.uniform(0.25, 1.0)
     light = _flatten(scene.radiance, 0.1 + 0.25 * strength, rng.uniform(0.8, 1.0))
     cover = _snow_cover(scene, rng, strength)[..., None]
@@ -59,29 +59,29 @@ def snow(scene: Scene, rng: np.random.Generator) -> np.ndarray:
 
 
 def _tint(rng: np.random.Generator, spread: float) -> np.ndarray:
-    """A slightly bluish or yellowish white."""
+    """Return a slightly bluish or yellowish white."""
     warmth = rng.uniform(-spread, spread)
     return np.array([1 + warmth, 1.0, 1 - warmth], np.float32)
 
 
 def _transmission(scene, rng, visibility: float, unevenness: float) -> np.ndarray:
-    """Share of the light that comes through the air, from 1 (near) to 0 (sky)."""
+    """Return the share of light that comes through the air, from 1 (near) to 0 (sky)."""
     swathes = 1 + unevenness * patch(rng, 2.0, *scene.depth.shape, zoom=2.0)
     thickness = np.maximum(swathes, 0.3) * scene.depth * (3.0 / visibility)
     return np.exp(-thickness)[..., None].astype(np.float32)
 
 
 def _flatten(light: np.ndarray, greyness: float, brightness: float) -> np.ndarray:
-    """Takes colour and contrast away, as light from a closed cover of clouds does."""
-    grey = light.mean(axis=2, keepdims=True)
-    return (light + (grey - light) * greyness) * brightness
+    """Reduce color and contrast, as under a closed cover of clouds."""
+    gray = light.mean(axis=2, keepdims=True)
+    return (light + (gray - light) * greyness) * brightness
 
 
 def _wet_ground(light, scene: Scene, rng, strength: float) -> np.ndarray:
-    """Darkens wet ground and mirrors in it what stands above."""
+    """Darken wet ground and mirror the objects above it."""
     rows = np.arange(light.shape[0])[:, None]
     ground = np.isin(scene.label, GROUND)
-    # the lowest thing above a piece of ground is what it mirrors, upside down about its foot
+    # ground mirrors the lowest object above it, upside down about its foot
     foot = np.maximum.accumulate(np.where(ground, 0, rows), axis=0)
     mirrored = np.clip(2 * foot - rows, 0, None)
     image = np.take_along_axis(light, mirrored[..., None].repeat(3, axis=2), axis=0)
@@ -95,7 +95,7 @@ def _wet_ground(light, scene: Scene, rng, strength: float) -> np.ndarray:
 
 
 def _streaks(shape, rng, strength: float) -> np.ndarray:
-    """Falling drops, drawn out by the exposure time."""
+    """Return falling drops, as streaks of the exposure time."""
     rows, columns = shape
     fine = np.zeros((2 * rows, 2 * columns), np.uint8)
     slant = rng.uniform(-0.35, 0.35)
@@ -109,7 +109,7 @@ def _streaks(shape, rng, strength: float) -> np.ndarray:
 
 
 def _drops_on_lens(light: np.ndarray, rng, strength: float) -> np.ndarray:
-    """Drops on the glass: small round lenses that show the surroundings blurred and upside down."""
+    """Add drops on the glass: round lenses that show the surroundings blurred and upside down."""
     rows, columns = light.shape[:2]
     blurred = cv2.GaussianBlur(light, (0, 0), 2.5)
     smeared = np.clip(patch(rng, 2.0, rows, columns, zoom=1.5) - 1.4 + 0.6 * strength, 0, 1)
@@ -129,7 +129,7 @@ def _drops_on_lens(light: np.ndarray, rng, strength: float) -> np.ndarray:
 
 
 def _snow_cover(scene: Scene, rng, strength: float) -> np.ndarray:
-    """How much snow lies on each pixel: on the ground, along the kerbs, on top of things."""
+    """Return the share of snow of each pixel: on the ground, along the curbs, on objects."""
     shape = scene.label.shape
     lumps = patch(rng, 1.2, *shape, zoom=1.2)
     amount = np.zeros(shape, np.float32)
@@ -147,12 +147,12 @@ def _snow_cover(scene: Scene, rng, strength: float) -> np.ndarray:
 
 
 def _caps(scene: Scene, strength: float) -> np.ndarray:
-    """Snow on whatever has nothing close above it: roofs, cars, walls, signs, branches."""
+    """Return snow on surfaces with nothing close above: roofs, cars, walls, signs, branches."""
     upright = ~np.isin(scene.label, BARE)
     thickness = np.clip(0.55 * strength * scene.camera.focal / scene.depth, 0.6, 5)
     caps = np.zeros(scene.label.shape, np.float32)
     for step in range(1, 6):
-        above = scene.depth.copy()  # beyond the upper edge nothing is known
+        above = scene.depth.copy()  # no depth is available beyond the upper edge
         above[step:] = scene.depth[:-step]
         open_above = upright & (above > 1.08 * scene.depth + 0.5)
         caps = np.maximum(caps, open_above * np.clip(thickness - step + 1, 0, 1))
@@ -160,7 +160,7 @@ def _caps(scene: Scene, strength: float) -> np.ndarray:
 
 
 def _flakes(shape, rng, strength: float) -> np.ndarray:
-    """Falling flakes: many small ones far away, a few large and blurred ones near the lens."""
+    """Return falling flakes: many small far ones, a few large and blurred near ones."""
     rows, columns = shape
     drift = rng.uniform(-0.8, 0.8)
     flakes = np.zeros((2 * rows, 2 * columns), np.uint8)

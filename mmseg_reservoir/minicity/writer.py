@@ -1,4 +1,4 @@
-"""Writes MiniCity to disk in ACDC's folder layout, completely or not at all."""
+"""Write MiniCity to disk in ACDC's folder layout, completely or not at all."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from ..errors import ReservoirError
 from ..io.files import changing, replace_folder, write_bytes, write_text
 from .frame import CONDITIONS, SPLITS, Frame, check_name, render_frame
 
-VERSION = 1  # raise it whenever the pictures change
+VERSION = 1  # increase it whenever the images change
 MANIFEST = "minicity.json"
 FRAMES_PER_SEQUENCE = 20
 FAST_COMPRESSION = (cv2.IMWRITE_PNG_COMPRESSION, 1)
@@ -29,25 +29,25 @@ Counts = Mapping[str, Mapping[str, int]]
 
 
 def make_counts(train: int = 800, val: int = 100, adverse_train: int = 40, adverse_val: int = 20):
-    """Counts of pictures by condition and split: clear ones, and those of each other condition."""
+    """Return the number of images by condition and split."""
     counts = {name: {"train": adverse_train, "val": adverse_val} for name in CONDITIONS}
     return {**counts, "clear": {"train": train, "val": val}}
 
 
 @dataclass(frozen=True)
 class Written:
-    """What `write_dataset` did."""
+    """The result of `write_dataset`."""
 
-    root: Path  # where the data set is
-    counts: dict[str, dict[str, int]]  # pictures by condition and split
-    sha256: str  # checksum over all pixels, in the order of writing
-    reused: bool  # whether it was there already
-    seconds: float  # how long it took
+    root: Path  # root of the data set
+    counts: dict[str, dict[str, int]]  # images by condition and split
+    sha256: str  # checksum of all pixels, in the order of writing
+    reused: bool  # whether it existed already
+    seconds: float  # duration
 
 
 def frame_paths(root: Path, condition: str, split: str, index: int) -> tuple[Path, Path]:
-    """Where a picture and its label map lie, in ACDC's layout."""
-    # conditions and splits number their sequences apart, so that names are unique in the data set
+    """Return the paths of an image and its label map, in ACDC's layout."""
+    # sequence numbers differ between conditions and splits, so that names are unique
     number = index // FRAMES_PER_SEQUENCE + 1 + 5000 * SPLITS.index(split)
     sequence = f"GP{CONDITIONS.index(condition) + 1:02d}{number:04d}"
     name = f"{sequence}_frame_{index % FRAMES_PER_SEQUENCE + 1:06d}"
@@ -65,17 +65,17 @@ def write_dataset(
     overwrite: bool = False,
     workers: int = 1,
 ) -> Written:
-    """Writes the data set, or finds that it is there already.
+    """Write the data set, or check that it exists already.
 
-    Everything is written to a temporary folder beside `root`, which takes its place at the end: an
-    interrupted run leaves nothing half-written.
+    All files are written to a temporary folder beside `root`, which is renamed at the end. So an
+    interrupted run leaves no partial data set.
 
     Args:
         root: Folder of the data set.
         seed: Seed of all scenes.
-        counts: Pictures by condition and split; `make_counts()` if left out.
+        counts: Number of images by condition and split. Defaults to `make_counts()`.
         overwrite: Whether to replace another MiniCity data set at `root`.
-        workers: Processes that render. Any number writes the same files. Defaults to 1.
+        workers: Number of processes that render. It does not change the files. Defaults to 1.
 
     Raises:
         ReservoirError: If an argument is invalid, or `root` holds something else.
@@ -85,28 +85,28 @@ def write_dataset(
     counts = _checked(make_counts() if counts is None else counts)
     if seed < 0:
         raise ReservoirError(f"seed must be 0 or more, got {seed}")
-    wanted = {"generator": "MiniCity", "version": VERSION, "seed": seed, "counts": counts}
+    expected = {"generator": "MiniCity", "version": VERSION, "seed": seed, "counts": counts}
     old = _existing(root)
     if old is not None and not overwrite:
-        _check_same(root, old, wanted)
+        _check_same(root, old, expected)
         return Written(root, counts, old["sha256"], True, time.perf_counter() - start)
 
     with changing(root):
         root.parent.mkdir(parents=True, exist_ok=True)
-        workshop = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
         try:
-            fresh = workshop / "new"
+            fresh = temporary / "new"
             sha256 = _write_frames(fresh, seed, counts, workers)
-            manifest = json.dumps({**wanted, "sha256": sha256}, indent=2)
+            manifest = json.dumps({**expected, "sha256": sha256}, indent=2)
             write_text(fresh / MANIFEST, manifest + "\n")
             replace_folder(root, fresh)
         finally:
-            shutil.rmtree(workshop, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     return Written(root, counts, sha256, False, time.perf_counter() - start)
 
 
 def _checked(counts: Counts) -> dict[str, dict[str, int]]:
-    """Copies the counts, in the order of writing, and refuses invalid ones."""
+    """Copy the counts, in the order of writing, and refuse invalid ones."""
     for condition, splits in counts.items():
         check_name("condition", condition, CONDITIONS)
         for split, count in splits.items():
@@ -123,7 +123,7 @@ def _checked(counts: Counts) -> dict[str, dict[str, int]]:
 
 
 def _existing(root: Path) -> dict | None:
-    """The manifest at `root`, None if there is nothing yet; what is no MiniCity is refused."""
+    """Return the manifest at `root`, None if there is nothing; refuse another data set."""
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return None
     try:
@@ -138,9 +138,9 @@ def _existing(root: Path) -> dict | None:
     return manifest
 
 
-def _check_same(root: Path, old: dict, wanted: dict) -> None:
-    """Refuses a data set that differs from the wanted one, or that lost files."""
-    for key, value in wanted.items():
+def _check_same(root: Path, old: dict, expected: dict) -> None:
+    """Refuse a data set that has other options, or that lost files."""
+    for key, value in expected.items():
         if old.get(key) != value:
             raise ReservoirError(
                 f"{root} holds a MiniCity data set with {key} {old.get(key)}, not {value}; "
@@ -148,7 +148,7 @@ def _check_same(root: Path, old: dict, wanted: dict) -> None:
             )
     lost = [
         path
-        for condition, split, index in _order(wanted["counts"])
+        for condition, split, index in _order(expected["counts"])
         for path in frame_paths(root, condition, split, index)
         if not path.is_file()
     ]
@@ -160,7 +160,7 @@ def _check_same(root: Path, old: dict, wanted: dict) -> None:
 
 
 def _order(counts: Counts) -> Iterator[tuple[str, str, int]]:
-    """Condition, split and index of each picture."""
+    """Yield condition, split and index of each image."""
     for condition, splits in counts.items():
         for split, count in splits.items():
             for index in range(count):
@@ -168,7 +168,7 @@ def _order(counts: Counts) -> Iterator[tuple[str, str, int]]:
 
 
 def _write_frames(root: Path, seed: int, counts: Counts, workers: int) -> str:
-    """Render and write all pictures; return the checksum over their pixels."""
+    """Render and write all images; return the checksum of their pixels."""
     checksum = hashlib.sha256()
     root.mkdir()
     order = list(_order(counts))
@@ -191,12 +191,12 @@ def _write_frames(root: Path, seed: int, counts: Counts, workers: int) -> str:
 
 
 def _rendered(order: Sequence[tuple[str, str, int]], seed: int, workers: int) -> Iterator[Frame]:
-    """Yield the pictures in order."""
+    """Yield the images in order."""
     arguments = [*zip(*order, strict=True), [seed] * len(order)]
     if workers == 1:
         yield from map(render_frame, *arguments)
         return
-    # Spawned, since the thread of the progress bar runs here, and forks of threads can hang.
+    # Spawn: the progress bar runs a thread in this process, and a fork may then hang.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         yield from pool.map(render_frame, *arguments, chunksize=8)

@@ -1,12 +1,10 @@
 """What adapts: parameters of a model, or parameters that are added to it."""
 
 from .base import ParamSpace
-from .becotta_params import becotta_params
 from .lora import lora_space
-from .norm_statistics import read_batch_share, set_batch_share
-from .normalisation import use_batch_statistics
+from .normalization import read_batch_share, set_batch_share, use_batch_statistics
 from .prompt import prompt_space
-from .selections import all_parameters, norm_affine
+from .selections import all_parameters, becotta_params, norm_affine
 
 __all__ = [
     "ParamSpace",

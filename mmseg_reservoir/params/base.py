@@ -1,4 +1,4 @@
-"""What adapts: a selection of a model's parameters, stored as one flat vector."""
+"""The adapted parameters of a model, stored as one flat vector."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from ..errors import ReservoirError
 
 
 class ParamSpace:
-    """The adapted parameters of a model as views of one flat buffer.
+    """The adapted parameters of a model, as views of one flat vector.
 
-    After construction only these parameters require gradients. ``values`` is the flat buffer: a
-    leaf tensor that an optimizer can step, so 322 small tensors cost one kernel, and loading or
-    storing an expert is one copy. It suits optimizers that work element by element (SGD, Adam,
-    AdamW and the like).
+    After construction only these parameters require gradients. The flat vector, ``values``, is a
+    leaf tensor for an optimizer that works element by element (SGD, Adam, AdamW). So a step on 322
+    small tensors costs one kernel, and loading an expert costs one copy.
 
     Args:
-        model: The model; already on its device, since moving it later would cut the views.
+        model: The model, on its device: a later move would detach the views.
         selected: Parameters by name, for example from :func:`norm_affine`.
     """
 
@@ -33,17 +32,16 @@ class ParamSpace:
         self._parameters: list[Tensor] = list(selected.values())
         self._flatten()
         self.adapting = len(self)
-        """How many of the values adapt: the first ones. What the space carries comes after."""
+        """The number of values that adapt. They come first, then the buffers."""
 
     def carry(self, buffers: Mapping[str, Tensor]) -> None:
-        """Make buffers of the model part of the values, although no gradient moves them.
+        """Append buffers of the model to the values, such as running statistics per domain.
 
-        Running statistics that a method keeps per domain belong to an expert as its parameters
-        do: they are loaded, stored, cloned and ensembled with them. To be called before anything
-        holds on to the values, an optimizer for example.
+        They are loaded, stored, cloned and ensembled with the parameters, but no gradient moves
+        them. Call this before an optimizer holds the values.
 
         Args:
-            buffers: By name; each of them becomes a view of the flat buffer.
+            buffers: Buffers by name; each becomes a view of the flat vector.
         """
         self.names += buffers
         self._parameters += buffers.values()
@@ -51,43 +49,43 @@ class ParamSpace:
 
     @property
     def gradient(self) -> Tensor:
-        """The gradient of the values, a flat vector that :meth:`zero_grad` gives them."""
+        """Return the flat gradient of the values."""
         gradient = self.values.grad
-        assert gradient is not None, "the gradient of a space's values is zeroed, never taken away"
+        assert gradient is not None, "zero_grad() zeroes the gradient and never removes it"
         return gradient
 
     @property
-    def carried(self) -> Tensor:
-        """The values that no gradient moves, as a view."""
+    def buffers(self) -> Tensor:
+        """Return a view of the values that no gradient moves (see :meth:`carry`)."""
         return self.values.detach()[self.adapting :]
 
     def adapted(self, vector: Tensor) -> Tensor:
-        """The part of a flat vector that gradients move, as a view."""
+        """Return a view of the part of a flat vector that gradients move."""
         return vector[: self.adapting]
 
     def share(self, vector: Tensor, before: Tensor, after: Tensor, share: float) -> None:
-        """Move the values of an expert by a share of another's update; what is carried stays.
+        """Add a share of another expert's update to the values of an expert, but not to buffers.
 
-        Spaces whose parameters do not act linearly offer other ways.
+        Subclasses with parameters that do not act linearly override this.
         """
         update = self.adapted(after) - self.adapted(before)
         self.adapted(vector).add_(update, alpha=share)
 
     @contextmanager
-    def carried_kept(self) -> Iterator[None]:
-        """Whatever happens within this context, what is carried is afterwards as it was."""
-        before = self.carried.clone()
+    def preserve_buffers(self) -> Iterator[None]:
+        """Restore the buffers at the end of this context."""
+        before = self.buffers.clone()
         try:
             yield
         finally:
-            self.carried.copy_(before)
+            self.buffers.copy_(before)
 
     def _flatten(self) -> None:
         kinds = {(p.device, p.dtype) for p in self._parameters}
         if len(kinds) != 1:
             names = ", ".join(f"{d}/{t}" for d, t in sorted(kinds, key=str)) or "none"
             raise ReservoirError(
-                f"adapted parameters must share one device and dtype, found: {names}"
+                f"adapted parameters must share one device and dtype, got: {names}"
             )
         self.shapes = [p.shape for p in self._parameters]
         flat = [p.detach().reshape(-1) for p in self._parameters]
@@ -102,21 +100,21 @@ class ParamSpace:
         self.zero_grad()
 
     def __len__(self) -> int:
-        """P, the number of values: those that adapt and those that are carried."""
+        """Return P, the number of values, buffers included."""
         return self.values.numel()
 
     def split(self, vector: Tensor) -> list[Tensor]:
-        """Cut a flat vector into views with the shapes of the selected parameters."""
+        """Split a flat vector into views with the shapes of the selected parameters."""
         pieces = vector.split([shape.numel() for shape in self.shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
 
     @property
     def version(self) -> int:
-        """A number that grows with every change of the values; the host knows it without a read."""
+        """Return a number that grows with every change of the values, without a device read."""
         return self.values._version
 
     def snapshot(self) -> Tensor:
-        """A copy of the current values."""
+        """Return a copy of the current values."""
         return self.values.detach().clone()
 
     @torch.no_grad()
@@ -127,11 +125,11 @@ class ParamSpace:
         self.changed()
 
     def set_source(self, vector: Tensor) -> None:
-        """Be told the values of the source model; for spaces that treat them in a special way."""
+        """Set the source values; for subclasses that treat them specially."""
 
     @contextmanager
     def at(self, vector: Tensor) -> Iterator[None]:
-        """Within this context the model has other values; afterwards those it had before."""
+        """Load other values within this context, and restore the current ones at its end."""
         before = self.snapshot()
         self.load(vector)
         try:
@@ -143,23 +141,23 @@ class ParamSpace:
     def ensembled(self, experts: Tensor, weights: Tensor) -> Iterator[None]:
         """Within this context the model is the experts' ensemble ``sum_k q_k theta_k`` (Eq. 14).
 
-        Spaces whose parameters do not act linearly offer other averages. What the values are
-        afterwards is not defined: load what comes next.
+        Subclasses with parameters that do not act linearly may average otherwise. The values are
+        undefined afterwards: load others.
 
         Args:
             experts: One row of values per expert, ``(K, P)``.
-            weights: The share of each, ``(K,)``.
+            weights: The weight of each expert, ``(K,)``.
         """
         self.load(weights.to(experts) @ experts)
         yield
 
     def zero_grad(self) -> Tensor:
-        """Zero the flat gradient in place (the parameters' gradients are views of it)."""
+        """Zero the flat gradient, of which the parameters' gradients are views; return it."""
         self._check_views()
         self.values.grad = self._gradient
         for tensor, gradient in zip(self._parameters, self._gradients, strict=True):
-            # Autograd accumulates in place, so into the flat buffer, unless a caller's
-            # model.zero_grad() has taken the view away.
+            # Autograd accumulates in place, into the flat vector, unless a caller's
+            # model.zero_grad() has removed the view.
             if isinstance(tensor, nn.Parameter) and tensor.grad is not gradient:
                 tensor.grad = gradient
         return self._gradient.zero_()
@@ -169,31 +167,31 @@ class ParamSpace:
             raise ReservoirError(
                 "the model was moved, cast, copied or given to another adaptation after this one "
                 "was made, which can no longer change its parameters: do that before, and give "
-                "each its own copy of the model"
+                "each adaptation a separate copy of the model"
             )
 
     @staticmethod
     def changed() -> None:
-        """Tell autocast that weights changed: it would otherwise serve casts of the old ones."""
+        """Clear autocast's cache, which would otherwise return casts of the old weights."""
         torch.clear_autocast_cache()
 
 
 def _check_weights(model: nn.Module) -> None:
-    """Refuse a model that is broken before anything adapts: all experts would be."""
+    """Refuse a model with broken weights, since they would break every expert."""
     for name, tensor in model.state_dict(keep_vars=True).items():
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             continue
-        # A buffer may be a mask, which holds minus infinity where nothing shall be seen.
+        # A buffer may be a mask with entries of minus infinity.
         weight = isinstance(tensor, nn.Parameter)
         if not (torch.isfinite(tensor) if weight else ~torch.isnan(tensor)).all():
             raise ReservoirError(
                 f"the model's weights hold NaN or infinite values, first in {name!r}: get the "
-                "checkpoint again, or train the model anew"
+                "checkpoint again, or train the model again"
             )
 
 
 def modules_below(model: nn.Module, under: str = "") -> dict[str, nn.Module]:
-    """The modules of a model by name: those below ``under`` and that one itself."""
+    """Return the modules of a model by name: ``under`` and all modules below it."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -202,7 +200,7 @@ def modules_below(model: nn.Module, under: str = "") -> dict[str, nn.Module]:
 
 
 def nothing_to_adapt(model: nn.Module, what: str, under: str) -> NoReturn:
-    """Say what a selection of parameters did not find."""
+    """Raise the error of a selection that matches no parameter."""
     children = ", ".join(name for name, _ in model.named_children()) or "no child modules"
     raise ReservoirError(
         f"no {what} below {under or 'the model'!r}: nothing could adapt. {type(model).__name__} "

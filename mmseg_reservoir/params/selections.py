@@ -1,10 +1,17 @@
-"""Which of a model's own parameters adapt: those of normalisation layers, or all."""
+"""Which of a model's parameters adapt: those of normalization layers, BECoTTA's, or all."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..becotta.inject import inject, select_becotta
+from ..becotta.store import load
+from ..becotta.variants import DOMAINS
 from ..registry import choose, register
 from .base import modules_below, nothing_to_adapt
 
@@ -22,16 +29,17 @@ def norm_affine(
     types: tuple[str, ...] = tuple(NORM_TYPES),
     skip: tuple[str, ...] = (),
 ) -> dict[str, nn.Parameter]:
-    """Select the weights and biases of normalisation layers: what TENT and the paper adapt.
+    """Select the weights and biases of normalization layers, as TENT and the paper do.
 
     Args:
-        model: The model to look into.
-        under: Only modules below this name (``"backbone"`` for the paper's segmentation rows).
-        types: Which kinds of normalisation, out of ``NORM_TYPES``.
-        skip: Leave out modules with these names and what is below them. A name may begin anywhere
-            in the model: ``"layer4"`` is also ``"backbone.layer4"``, but not ``"layer40"``.
+        model: The model.
+        under: Name of the module to search (``"backbone"`` for the paper's segmentation rows).
+            Defaults to the whole model.
+        types: Types of normalization, from ``NORM_TYPES``. Defaults to all.
+        skip: Names of modules to leave out, with all below them. A name may begin anywhere in the
+            model: ``"layer4"`` is also ``"backbone.layer4"``, but not ``"layer40"``.
     """
-    kinds = tuple(choose(t, NORM_TYPES, "kind of normalisation") for t in types)
+    kinds = tuple(choose(t, NORM_TYPES, "kind of normalization") for t in types)
     selected = {
         f"{name}.{leaf}": parameter
         for name, module in modules_below(model, under).items()
@@ -50,3 +58,31 @@ def all_parameters(model: nn.Module, under: str = "") -> dict[str, nn.Parameter]
         if not under or name.startswith(f"{under}.")
     }
     return selected or nothing_to_adapt(model, "parameters", under)
+
+
+@register("params", "becotta")
+def becotta_params(
+    model: nn.Module,
+    variant: str | Mapping[str, Any] | None = None,
+    weights: str | Path | None = None,
+    under: str = "backbone",
+    blend: bool = False,
+    seed: int = 0,
+) -> dict[str, nn.Parameter]:
+    """Inject BECoTTA into a loaded model, and select its experts and gates.
+
+    Args:
+        model: A SegFormer of mmseg.
+        variant: As in :func:`inject`. Defaults to that of the file, or to S without a file.
+        weights: File of ``reservoir warmup``. Defaults to None, no warm-up: the mixtures start as
+            the identity and share one gate, which makes BECoTTA a plain adapter method.
+        under: Name of the model's backbone.
+        blend: See :class:`BecottaParts`.
+        seed: Seed of the initial values where there is no file.
+    """
+    if weights is None:
+        # An untrained discriminator cannot distinguish domains: there is only one.
+        inject(model, variant or "S", DOMAINS[:1], under, blend, seed)
+    else:
+        load(weights, model, variant, under, blend)
+    return select_becotta(model)

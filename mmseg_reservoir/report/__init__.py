@@ -1,1 +1,1 @@
-"""From results to tables and plots."""
+"""Tables, charts and the HTML page of finished runs, from their ``results.json``."""

@@ -1,24 +1,27 @@
-"""What a run says when it is finished."""
+"""What a run prints when it ends: its tables, and warnings about what makes them less reliable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from ..runs.image_times import image_times, milliseconds_text
-from .published import published_table, row_of
-from .run_warnings import find_warnings, update_line
-from .tables import Results, metric_of, routing_purity, visit_table
+from ..runs.reader import Results
+from .published import row_of
+from .scores import metric_of, routing_purity
+from .tables import published_table, visit_table
 
-_TITLES = {"mIoU": "mIoU by condition and visit", "error": "Error (%) by domain and visit"}
+_COLLAPSED = 0.01
+"""Entropy in nats of a mean class distribution in which only one class is left."""
 
 
 def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
-    """The scores, how the routing went, and the run beside its published row.
+    """Return the scores of a run, a summary of its routing, and its published row.
 
     Args:
-        results: The content of a ``results.json`` that has been written as complete.
-        warn: Gets one line about each part that cannot be made. None of them is worth more than
-            the run, which must end well whatever a user's ``metafile.yaml`` holds.
+        results: Content of a complete ``results.json``.
+        warn: Receives one line for each part that cannot be made, such as the published row of
+            an invalid ``metafile.yaml``. Such an error must not end a run that is complete.
     """
     texts = []
     for name, describe in _PARTS.items():
@@ -30,24 +33,20 @@ def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
     return "\n".join(filter(None, texts))
 
 
-def tell_troubles(results: Results, warn: Callable[[str], object]) -> None:
-    """Warn of all that makes the scores less than they seem; after the tables, to be seen."""
-    for trouble in find_warnings(results):
-        warn(trouble)
-
-
 def _scores(results: Results) -> str:
     visits = results["visits"]
-    if visits and all(visit[metric_of(visits)] is None for visit in visits):
-        return "nothing was scored: there were no labels, or they were not to be looked at"
-    return f"{_TITLES[metric_of(visits)]}\n{visit_table(visits)}"
+    metric = metric_of(visits)
+    if visits and all(visit[metric] is None for visit in visits):
+        return "nothing was scored: there were no labels, or they were not used"
+    title = "Error (%)" if metric == "error" else metric
+    return f"{title} by domain and visit\n{visit_table(visits)}"
 
 
-def _also(results: Results) -> str | None:
-    also = results.get("also")
-    if not also:
+def _extra_sets(results: Results) -> str | None:
+    visits = results.get("also")
+    if not visits:
         return None
-    return f"{metric_of(also)} of sets beside the stream, after every round\n{visit_table(also)}"
+    return f"{metric_of(visits)} of the extra evaluation sets by round\n{visit_table(visits)}"
 
 
 def _routing(results: Results) -> str | None:
@@ -55,6 +54,24 @@ def _routing(results: Results) -> str | None:
         return None
     routes = results["routes"]
     return f"{routes[-1]['k']} experts, routing purity {routing_purity(routes):.3f}"
+
+
+def update_line(results: Results) -> str | None:
+    """Return the numbers of updates, skipped and undone ones; None for a run without updates."""
+    counts: Mapping[str, int] = results["updates"]
+    if not counts.get("updates") and not counts.get("not_finite") and not counts.get("rollbacks"):
+        return None
+    words = {
+        "skipped": "skipped by the method",
+        "not_finite": "skipped as not finite",
+        "rollbacks": "rolled back",
+        "restarts": "resets to the source after three of these in a row",
+    }
+    texts = [f"{counts[name]} {text}" for name, text in words.items() if counts.get(name)]
+    trigger = results.get("trigger")
+    if trigger:
+        texts.append(f"{trigger['rests']} of {trigger['batches']} batches skipped by the trigger")
+    return ", ".join([f"{counts.get('updates', 0)} updates", *texts])
 
 
 def _times(results: Results) -> str | None:
@@ -73,18 +90,67 @@ def _clock(results: Results) -> str | None:
     return f"at {rate:g} frames per second: {missed} of {images} missed, {adapted} adapted to"
 
 
-def _beside_published(results: Results) -> str | None:
+def _published(results: Results) -> str | None:
     row = row_of(results)
-    beside = row and published_table(results["visits"], row)
-    return beside and f"beside the published row {row.name!r}\n{beside}"
+    table = row and published_table(results["visits"], row)
+    return table and f"compared with the published row {row.name!r}\n{table}"
 
 
 _PARTS: dict[str, Callable[[Results], str | None]] = {
     "the table of scores": _scores,
-    "the sets beside the stream": _also,
+    "the extra evaluation sets": _extra_sets,
     "the routing": _routing,
     "the updates": update_line,
     "the times": _times,
     "the clock": _clock,
-    "the published row": _beside_published,
+    "the published row": _published,
 }
+
+
+def run_warnings(results: Results) -> Iterator[str]:
+    """Yield one line for everything that makes the scores less reliable than they look."""
+    visits: list[dict[str, Any]] = results["visits"]
+    yield from _rejected_updates(results.get("updates") or {})
+    skipped = sum(visit.get("skipped", 0) for visit in visits)
+    if skipped:
+        yield (
+            f"{skipped} images could not be used and were skipped: the scores are incomplete "
+            "(the images are listed in results.json, skipped_images)"
+        )
+    strange = sum(visit.get("strange_labels", 0) for visit in visits)
+    if strange:
+        yield (
+            f"{strange} images have labels outside the classes, such as labelIds instead of "
+            "trainIds: the scores are probably wrong"
+        )
+    unlabeled = [visit for visit in visits if visit[metric_of(visits)] is None]
+    if unlabeled:
+        names = ", ".join(sorted({visit["domain"] for visit in unlabeled}))
+        yield f"no labeled pixel in {len(unlabeled)} visits ({names}): they have no score"
+    yield from _collapse(results["routes"])
+
+
+def _rejected_updates(counts: Mapping[str, int]) -> Iterator[str]:
+    rejected = counts.get("not_finite", 0) + counts.get("rollbacks", 0)
+    if rejected:
+        yield (
+            f"{rejected} of {rejected + counts.get('updates', 0)} updates were skipped as not "
+            f"finite or rolled back, and an expert was reset to the source "
+            f"{counts.get('restarts', 0)} times: is method.optimizer.lr too large?"
+        )
+
+
+def _collapse(routes: list[dict[str, Any]]) -> Iterator[str]:
+    # The last round shows the state of the model. A dropped frame has no prediction.
+    last = [route for route in routes if route["round"] == routes[-1]["round"]]
+    last = [route for route in last if route.get("handled") != "dropped"]
+    finite = [r["marginal_entropy"] for r in last if r.get("marginal_entropy") is not None]
+    collapsed = sum(entropy < _COLLAPSED for entropy in finite)
+    if 2 * collapsed > len(last):
+        yield (
+            f"the predictions have collapsed: {collapsed} of {len(last)} in the last round have "
+            "only one class. Lower method.optimizer.lr, or use reservoir.preset=robust"
+        )
+    broken = len(last) - len(finite)
+    if broken and any("marginal_entropy" in route for route in last):
+        yield f"{broken} of {len(last)} predictions in the last round are not finite"

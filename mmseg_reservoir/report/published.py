@@ -1,4 +1,4 @@
-"""The published numbers, from the ``metafile.yaml`` beside a config, and a run beside them."""
+"""The published numbers in the ``metafile.yaml`` beside a config."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import yaml
 
 from ..errors import ReservoirError
 from ..io.files import shipped
-from .tables import INCOMPLETE, by_domain, make_table, mean_by_visit
+from .scores import by_domain, mean_by_visit
 
 METAFILE = "metafile.yaml"
+MEAN = "mean"
+"""The "domain" of a published table that only has means over the domains."""
 _METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
-_MEAN = "mean"
-"""In the place of a domain: a table that has only means over the domains."""
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where available
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Row:
     """One row of a table of methods.
 
     Args:
-        name: What the table calls it.
-        config: The name of its config file, without folders.
+        name: Name of the row in the table.
+        config: Name of the config file, without folders.
         scores: Published mIoU or error by domain and visit; empty if nothing is published.
-        stream: On which stream (see `stream_name`), where a config is published on several.
-        row: Which row of its config, ``"eata_reservoir"``, where that is a table.
+        stream: Name of the stream (see `stream_name`), if a config has rows for several.
+        row: Row of the config, such as ``"eata_reservoir"``, if the config is a table.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Row:
         return sorted(set.intersection(*map(set, self.scores.values())))
 
     def mean(self, visit: int) -> float:
-        """Mean over the domains at a visit (not itself in the paper's table)."""
+        """Return the mean over the domains at a visit, which the paper's table does not have."""
         return sum(row[visit] for row in self.scores.values()) / len(self.scores)
 
 
 def load_rows(metafile: str | Path) -> list[Row]:
-    """All rows of a metafile in the manner of OpenMMLab's, in their order.
+    """Return all rows of a metafile in OpenMMLab's format, in their order.
 
-    A model may have a key ``Row``, where its config is a table. Its results may have a key
-    ``Stream``; then it has one row for each.
+    A model may have a key ``Row``, if its config is a table. Its results may have a key
+    ``Stream``; then it has one row per stream.
     """
     try:
         models = yaml.load(Path(metafile).read_text(encoding="utf-8"), _Loader)["Models"]
@@ -61,46 +61,9 @@ def load_rows(metafile: str | Path) -> list[Row]:
     except (yaml.YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())  # YAML's has several lines
         raise ReservoirError(
-            f"{metafile} is no metafile of models with Name, Config and Results ({reason}): mend "
+            f"{metafile} is no metafile of models with Name, Config and Results ({reason}): fix "
             "or remove it"
         ) from error
-
-
-def find_row(
-    config: str | Path | None, stream: str | None = None, row: str | None = None
-) -> Row | None:
-    """The published row of a config file, seen from the current folder; None if it has none.
-
-    Its metafile is the one beside it, or that of the folder of the same name which comes with us.
-    Rows that name no stream go with any `stream_name`; ``row`` is that of a config that is a table.
-    """
-    if not config:
-        return None
-    folder = Path(config).parent.resolve()
-    metafile: Path | None = folder / METAFILE
-    # A record may come from another machine, or be read from another folder than it was made in.
-    if not metafile.is_file():
-        ours = sorted(shipped("configs").rglob(METAFILE))
-        metafile = next((file for file in ours if file.parent.name == folder.name), None)
-    for published in load_rows(metafile) if metafile else []:
-        same = (published.config, published.row) == (Path(config).name, row)
-        if same and published.scores and published.stream in (None, stream):
-            return published
-    return None
-
-
-def row_of(results: Mapping[str, Any]) -> Row | None:
-    """The published row that a run's ``results.json`` compares with; None if there is none."""
-    stream = stream_name(results.get("stream"))
-    return find_row(results.get("config_file"), stream, results.get("row"))
-
-
-def stream_name(record: Mapping[str, Any] | None) -> str | None:
-    """What a metafile calls the stream of a record: ``"csc"``, ``"csc dirichlet 0.1"``, ..."""
-    if not record:
-        return None
-    correlation = record.get("correlation")
-    return record["kind"] + (f" dirichlet {correlation:g}" if correlation else "")
 
 
 def _to_rows(model: Mapping[str, Any]) -> list[Row]:
@@ -117,16 +80,53 @@ def _to_rows(model: Mapping[str, Any]) -> list[Row]:
     ]
 
 
+def find_row(
+    config: str | Path | None, stream: str | None = None, row: str | None = None
+) -> Row | None:
+    """Return the published row of a config file; None if there is no such row.
+
+    The metafile is beside the config, or in the bundled folder of the same name. A row without
+    a stream fits every `stream_name`. ``row`` is the row of a config that is a table.
+    """
+    if not config:
+        return None
+    folder = Path(config).parent.resolve()
+    metafile: Path | None = folder / METAFILE
+    # A record may come from another machine, or be read from another working directory.
+    if not metafile.is_file():
+        bundled = sorted(shipped("configs").rglob(METAFILE))
+        metafile = next((file for file in bundled if file.parent.name == folder.name), None)
+    for published in load_rows(metafile) if metafile else []:
+        same = (published.config, published.row) == (Path(config).name, row)
+        if same and published.scores and published.stream in (None, stream):
+            return published
+    return None
+
+
+def row_of(results: Mapping[str, Any]) -> Row | None:
+    """Return the published row of a run's ``results.json``; None if there is no such row."""
+    stream = stream_name(results.get("stream"))
+    return find_row(results.get("config_file"), stream, results.get("row"))
+
+
+def stream_name(record: Mapping[str, Any] | None) -> str | None:
+    """Return the name of a recorded stream in metafiles: ``"csc"``, ``"csc dirichlet 0.1"``."""
+    if not record:
+        return None
+    correlation = record.get("correlation")
+    return record["kind"] + (f" dirichlet {correlation:g}" if correlation else "")
+
+
 def beside_published(
     visits: Sequence[Mapping[str, Any]], row: Row
 ) -> dict[str, dict[int, tuple[float, float]]]:
-    """Ours and the published number, by domain and by those published visits that the run reached.
+    """Return the run's and the published score by domain and published visit.
 
-    The mean is that of the domains which both sides have; empty if there is no such visit.
+    The mean is over the domains that both have. Empty if the run reached no published visit.
     """
     ours = by_domain(visits)
-    if set(row.scores) == {_MEAN}:
-        ours = {_MEAN: mean_by_visit(ours)}
+    if set(row.scores) == {MEAN}:
+        ours = {MEAN: mean_by_visit(ours)}
     domains = [domain for domain in row.scores if domain in ours]
     # The last round of an interrupted run may lack domains.
     reached = min((len(ours[domain]) for domain in domains), default=0)
@@ -138,25 +138,4 @@ def beside_published(
     for visit in shown:
         mine, theirs = zip(*(pairs[domain][visit] for domain in domains), strict=True)
         means[visit] = (sum(mine) / len(mine), sum(theirs) / len(theirs))
-    return {**pairs, _MEAN: means}
-
-
-def published_table(visits: Sequence[Mapping[str, Any]], row: Row) -> str | None:
-    """Ours, the published number and the difference (see `beside_published`); None if empty.
-
-    Ours is marked as in the table of visits if images were skipped.
-    """
-    pairs = beside_published(visits, row)
-    if not pairs:
-        return None
-    rows: list[list[str] | None] = []
-    ours = "ours" + INCOMPLETE * any(visit.get("skipped") for visit in visits)
-    for domain, cells in pairs.items():
-        digits = 2 if domain == _MEAN else 1  # as published; a mean of four has one more
-        rows.append([domain, ours, *(f"{mine:.2f}" for mine, _ in cells.values())])
-        rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells.values())])
-        rows.append(
-            ["", "difference", *(f"{mine - theirs:+.2f}" for mine, theirs in cells.values())]
-        )
-        rows.append(None)
-    return make_table(["visit", "", *pairs[_MEAN]], rows, text_columns=2)
+    return {**pairs, MEAN: means}

@@ -1,8 +1,8 @@
-"""Which of several learning rates to take, without looking at a label.
+"""The choice of a learning rate from a grid without labels.
 
-The criterion recognises a collapse. Among rates that do not collapse it hardly differs, and leans
-towards the smaller: TENT on MiniCity (2 rounds, seed 0) has 1.490 nats and 34.6 mIoU at 6e-7, where
-next to nothing adapts, and 1.483 nats and 34.9 mIoU at 1e-4. So the whole grid is always reported.
+The criterion detects a collapse. Among rates that do not collapse it hardly differs and prefers
+smaller ones. TENT on MiniCity (2 rounds, seed 0) has 1.490 nats and 34.6 mIoU at 6e-7, where it
+hardly adapts, and 1.483 nats and 34.9 mIoU at 1e-4. So the whole grid is always reported.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .tables import Results, make_table, score_cells, scores_by_domain
+from ..runs.reader import Results
+from .scores import scores_by_domain
+from .tables import make_table, score_cells
 
 LR_GRID = (6e-7, 2e-6, 7.5e-6, 2.5e-5, 1e-4)
-"""Steps of about 3.5; holds the paper's rates for ACDC (7.5e-6, BECoTTA's 6e-7) and MiniCity's."""
+"""Steps of about 3.5; has the paper's rates for ACDC (7.5e-6, BECoTTA's 6e-7) and MiniCity's."""
 CRITERION = (
     "highest mean information over all images of the stream: the entropy of the image's mean class "
     "distribution minus the mean entropy of its pixels, of the prediction that was scored (Eq. 10 "
@@ -23,19 +25,19 @@ CRITERION = (
 
 
 def information(results: Results) -> float | None:
-    """The criterion of one run, in nats; None if it has none or a prediction was not finite.
+    """Return the criterion of a run in nats; None without finite predictions throughout.
 
-    A model that adapts well becomes sure of its pixels; one that collapses becomes sure of the same
-    class everywhere, and loses on the first term what it gains on the second.
+    A model that adapts well becomes certain of its pixels. One that collapses becomes certain of
+    the same class everywhere and loses in the first term what it gains in the second.
     """
     pairs = [(r.get("marginal_entropy"), r.get("entropy")) for r in results["routes"]]
     if not pairs or any(value is None for pair in pairs for value in pair):
         return None
-    return sum(diverse - unsure for diverse, unsure in pairs) / len(pairs)
+    return sum(marginal - entropy for marginal, entropy in pairs) / len(pairs)
 
 
 def fair_record(runs: Mapping[float, Results], folders: Mapping[float, Path]) -> dict[str, Any]:
-    """Everything about the runs of a grid, by learning rate, and the rate that is chosen."""
+    """Return the record of a grid's runs by learning rate, with the chosen rate."""
     rows = [
         {
             "lr": lr,
@@ -62,24 +64,14 @@ def fair_record(runs: Mapping[float, Results], folders: Mapping[float, Path]) ->
 
 
 def fair_table(record: Mapping[str, Any]) -> str:
-    """Rows are learning rates, columns visits (mean over the conditions); the chosen one has a *.
-
-    The text below it says how the choice was made.
-    """
+    """Return the mean over the domains by learning rate and visit; * marks the chosen rate."""
     means = [row["mIoU"]["mean"] for row in record["runs"]]
     rounds = max(map(len, means))
-    header = ["learning rate", *range(1, rounds + 1), "mean", "information", "K"]
     rows = []
     for row, scores in zip(record["runs"], means, strict=True):
         mark = " *" if row["lr"] == record["chosen"] else ""
-        rows.append(
-            [
-                f"{row['lr']:g}{mark}",
-                *score_cells(scores, rounds),
-                "-" if row["information"] is None else f"{row['information']:.4f}",
-                row["k"],
-            ]
-        )
+        information = "-" if row["information"] is None else f"{row['information']:.4f}"
+        rows.append([f"{row['lr']:g}{mark}", *score_cells(scores, rounds), information, row["k"]])
     if record["chosen"] is None:
         choice = "No learning rate is chosen: no run has finite predictions throughout."
     else:
@@ -87,4 +79,5 @@ def fair_table(record: Mapping[str, Any]) -> str:
         grid = record["grid"]
         if len(grid) > 1 and record["chosen"] in (min(grid), max(grid)):
             choice += "\nIt is at the end of the grid: a wider one may hold a better rate."
+    header = ["learning rate", *range(1, rounds + 1), "mean", "information", "K"]
     return f"{make_table(header, rows)}\n{choice}"

@@ -1,4 +1,4 @@
-"""Runs to be shown: their names, their records, and which is the base of which."""
+"""Runs to show: their names, records and base runs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ReservoirError
-from ..runs.reader import group_names, read_runs
+from ..runs.reader import Results, group_names, read_runs
 from ..runs.style_sample import Styles, read_styles
-from .tables import Results, metric_of
+from .scores import metric_of
 
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run under the name that it is shown by.
+    """A run with its displayed name.
 
     Args:
-        name: Its name.
-        results: The content of its ``results.json``.
-        styles: What was kept of its styles; None if nothing was.
+        name: Displayed name.
+        results: Content of its ``results.json``.
+        styles: Stored styles; None without any.
     """
 
     name: str
@@ -34,19 +34,19 @@ class ShownRun:
 
     @property
     def domains(self) -> list[str]:
-        """The domains that it is scored on, in the order of the stream."""
+        """The scored domains in the order of the stream."""
         return list(dict.fromkeys(visit["domain"] for visit in self.results["visits"]))
 
     @property
     def panels(self) -> Path | None:
-        """Where its pseudo-labels are, if it saved some, and if they are still there."""
+        """The folder of its pseudo-labels; None if they were not saved or have been removed."""
         for hook in self.results["config"].get("custom_hooks") or []:
             if hook["type"] == "PseudoLabelHook" and Path(hook["show_dir"]).is_dir():
                 return Path(hook["show_dir"])
         return None
 
     def base(self, runs: Sequence[ShownRun]) -> ShownRun | None:
-        """The run of the same method without a reservoir, on the same domains."""
+        """Return the run of the same method and domains without a reservoir."""
         if not self.results["reservoir"]:
             return None
         for run in runs:
@@ -57,12 +57,11 @@ class ShownRun:
 
 
 def load_runs(arguments: Sequence[str]) -> list[ShownRun]:
-    """Work directories, folders above them or ``results.json`` files, each with a name if wanted.
+    """Load runs from work directories, folders above them, or ``results.json`` files.
 
-    ``TENT=work_dirs/tent`` names a run; others are called after their config, and by what they
-    differ in.
+    ``TENT=work_dirs/tent`` names a run. Other names are the config's, with what differs.
     """
-    found: dict[Path, Results] = {}
+    records: dict[Path, Results] = {}
     names: dict[Path, str] = {}
     for argument in arguments:
         name, sign, path = argument.partition("=")
@@ -74,30 +73,23 @@ def load_runs(arguments: Sequence[str]) -> list[ShownRun]:
                 f"{path} holds {len(runs)} runs, which cannot all be called {name!r}: name one "
                 "work directory"
             )
-        found |= runs
+        records |= runs
         names |= {file: name for file in runs if name}
-    for file, results in found.items():
+    for file, results in records.items():
         if not results["visits"] or not results["routes"]:
             raise ReservoirError(f"{file} has no visit yet: wait for one, or leave it out")
-    metrics = {metric_of(results["visits"]) for results in found.values()}
-    if len(metrics) > 1:
+    if len({metric_of(results["visits"]) for results in records.values()}) > 1:
         raise ReservoirError(
             "the runs are of segmentation and of classification: make a page of each"
         )
-    own = group_names([{file: results} for file, results in found.items()])
-    names = dict(zip(found, own, strict=True)) | names
+    defaults = group_names([{file: results} for file, results in records.items()])
+    names = dict(zip(records, defaults, strict=True)) | names
     often = Counter(names.values())
-    return [
-        ShownRun(
-            names[file] + (f" (seed {results['seed']})" if often[names[file]] > 1 else ""),
-            results,
-            _styles(file.parent, results),
-        )
-        for file, results in found.items()
-    ]
-
-
-def _styles(folder: Path, results: Results) -> Styles | None:
-    """Return the styles of a run, whose files may be written at this moment."""
-    styles = read_styles(folder)
-    return None if styles is None else styles.of_first(len(results["routes"]))
+    shown = []
+    for file, results in records.items():
+        seed = f" (seed {results['seed']})" if often[names[file]] > 1 else ""
+        styles = read_styles(file.parent)
+        if styles is not None:  # their file may be newer than the record
+            styles = styles.of_first(len(results["routes"]))
+        shown.append(ShownRun(names[file] + seed, results, styles))
+    return shown

@@ -1,4 +1,4 @@
-"""Several seeds of several configs: mean and deviation, and a table of them."""
+"""Statistics over several runs: seeds of a config, and values of one option."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..errors import ReservoirError
+from ..registry import choose
 from ..runs.image_times import Spread, image_times, milliseconds_text
-from ..runs.reader import find_differences, group_key, group_names
+from ..runs.reader import Results, find_differences, group_key, group_names
 from .published import Row, row_of
-from .tables import Results, make_table, metric_of, routing_purity, scores_by_domain
+from .scores import metric_of, routing_purity, scores_by_domain
+from .tables import make_table
 
 VISITS = {"mIoU": (1, 4, 7, 10), "error": (1, 5, 10, 15, 20)}
-"""By metric: the visits of the paper's table, and some of its twenty where it has all."""
+"""Visits in the table by metric. Those of mIoU are the paper's; its error tables have all 20."""
 NOTE = (
-    "mIoU, or error of classifiers, in percent at a visit, mean over the conditions: mean over the "
-    "seeds ± sample deviation (- of one seed). The means of published rows are taken of the "
-    "published conditions. Times are medians over all images, or batches, with quartiles."
+    "mIoU, or error of classifiers, in percent at a visit, mean over the domains: mean over the "
+    "seeds ± sample deviation (- for one seed). The means of published rows are over the "
+    "published domains. Times are medians over all images, or batches, with quartiles."
 )
-_SAME = "†"
-SAME_NOTE = f"{_SAME} nothing random in this row: every seed gives exactly these scores."
+_CONSTANT = "†"
+CONSTANT_NOTE = f"{_CONSTANT} nothing random in this row: every seed gives exactly these scores."
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """Mean and sample deviation over seeds; of one value the deviation is None."""
+    """Mean and sample deviation over seeds; the deviation of one value is None."""
 
     mean: float
     deviation: float | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Statistic:
-        """Of one or more values."""
-        if not all(map(math.isfinite, values)):  # stdev takes no visit without a score
+        if not all(map(math.isfinite, values)):  # stdev rejects NaN, a visit without a score
             return cls(math.nan, math.nan if len(values) > 1 else None)
         return cls(mean(values), stdev(values) if len(values) > 1 else None)
 
     def text(self, digits: int = 2) -> str:
-        """``34.87 ± 0.12``, ``34.87 ± -`` of one value."""
+        """Return ``34.87 ± 0.12``, or ``34.87 ± -`` of one value."""
         if math.isnan(self.mean):
             return "-"
         deviation = "-" if self.deviation is None else f"{self.deviation:.{digits}f}"
@@ -52,19 +53,19 @@ class Statistic:
 
 @dataclass
 class Group:
-    """The finished runs of one config that differ in nothing but the seed.
+    """Complete runs of one config that differ only in the seed.
 
     Args:
-        name: The config's name, and the options by which it differs from others of that name.
-        runs: The results by their file.
-        row: The published numbers, where known.
+        name: Name of the config, with the options by which it differs from its namesakes.
+        runs: Results by file.
+        row: Published numbers, where available.
     """
 
     name: str
     runs: dict[Path, Results]
     row: Row | None = None
     scores: dict[str, list[Statistic]] = field(init=False)
-    """The score by visit of every domain and of their mean; only visits that all runs have."""
+    """The score by visit of every domain and of their mean, at the visits that all runs have."""
 
     def __post_init__(self) -> None:
         by_run = [scores_by_domain(results) for results in self.runs.values()]
@@ -75,19 +76,16 @@ class Group:
 
     @property
     def metric(self) -> str:
-        """``"mIoU"``, or ``"error"`` of classifiers."""
         return metric_of(next(iter(self.runs.values()))["visits"])
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds, sorted."""
         return sorted(results["seed"] for results in self.runs.values())
 
     @property
     def incomplete(self) -> bool:
         """Whether images of a run were skipped."""
-        visits = (visit for results in self.runs.values() for visit in results["visits"])
-        return any(visit.get("skipped") for visit in visits)
+        return any(_skipped(results) for results in self.runs.values())
 
     @property
     def constant(self) -> bool:
@@ -96,35 +94,32 @@ class Group:
 
     @property
     def k(self) -> Statistic:
-        """Experts at the end."""
         return Statistic.of([results["routes"][-1]["k"] for results in self.runs.values()])
 
     @property
     def purity(self) -> Statistic | None:
-        """Routing purity; None without a reservoir."""
         if not next(iter(self.runs.values()))["reservoir"]:
             return None
         return Statistic.of([routing_purity(run["routes"]) for run in self.runs.values()])
 
     @property
     def times(self) -> Spread | None:
-        """Seconds per image over all seeds; None where they were not measured."""
         return image_times(chain.from_iterable(run["routes"] for run in self.runs.values()))
 
 
 def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
-    """Groups of comparable runs in the order of their first run, and warnings about the rest.
+    """Return groups of comparable runs in the order of their first run, and warnings.
 
-    Unfinished runs and repeated seeds are left out; runs of one group on different data, with
-    different versions or in another order of the stream are kept, since only the user knows
-    whether it matters. All are named in a warning.
+    Unfinished runs and repeated seeds are left out. Runs of one group with different data,
+    versions or stream orders are kept, since only the user knows whether that matters. A warning
+    names each of them.
     """
     warnings: list[str] = []
     members: dict[str, dict[Path, Results]] = defaultdict(dict)
     for file, results in runs.items():
         if not results["complete"]:
             warnings.append(
-                f"{file} is not complete ({len(results['visits'])} visits are there): left out; "
+                f"{file} is not complete ({len(results['visits'])} visits so far): left out; "
                 "finish the run or remove it"
             )
             continue
@@ -132,16 +127,15 @@ def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
         same = [f for f, other in group.items() if other["seed"] == results["seed"]]
         if same:
             warnings.append(
-                f"{file} repeats seed {results['seed']} of {same[0]}: left out, for it would make "
-                "the deviation too small"
+                f"{file} repeats seed {results['seed']} of {same[0]}: left out, because it would "
+                "make the deviation too small"
             )
             continue
         group[file] = results
-        skipped = sum(visit.get("skipped", 0) for visit in results["visits"])
-        if skipped:
+        if _skipped(results):
             warnings.append(
-                f"{file}: {skipped} images could not be used and were skipped: its scores are "
-                "incomplete"
+                f"{file}: {_skipped(results)} images could not be used and were skipped: its "
+                "scores are incomplete"
             )
     groups = []
     for name, group in zip(group_names(list(members.values())), members.values(), strict=True):
@@ -155,8 +149,12 @@ def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
     return groups, warnings
 
 
+def _skipped(results: Results) -> int:
+    return sum(visit.get("skipped", 0) for visit in results["visits"])
+
+
 def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
-    """Everything, for other programs."""
+    """Return all numbers, for other programs."""
     return {
         "groups": [
             {
@@ -176,7 +174,7 @@ def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
 
 
 def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
-    """One row per group; below it the published row where there is one."""
+    """Return one row per group, with the published row below it where there is one."""
     visits = sorted({visit for group in groups for visit in VISITS[group.metric]})
     header = ["run", "seeds", "visits", *(f"visit {v}" for v in visits), "last", "experts K"]
     rows = []
@@ -184,7 +182,7 @@ def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
         scores = group.scores["mean"]
         rows.append(
             [
-                group.name + f" {_SAME}" * group.constant + " (incomplete)" * group.incomplete,
+                group.name + f" {_CONSTANT}" * group.constant + " (incomplete)" * group.incomplete,
                 ", ".join(map(str, group.seeds)),
                 len(scores),
                 *(_cell(group, scores[v - 1], 2) if v <= len(scores) else "" for v in visits),
@@ -203,20 +201,81 @@ def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
     table = make_table([*header, "routing purity", "ms per image"], rows, markdown=markdown)
     if not any(group.constant for group in groups):
         return table
-    return table + ("\n\n" if markdown else "\n") + SAME_NOTE
+    return table + ("\n\n" if markdown else "\n") + CONSTANT_NOTE
+
+
+def _cell(group: Group, value: Statistic | None, digits: int) -> str:
+    if value is None:
+        return "-"
+    # A deviation of 0 is no measurement where nothing is random.
+    constant = group.constant and value.deviation == 0
+    return f"{value.mean:.{digits}f}" if constant else value.text(digits)
 
 
 def summary_markdown(groups: Sequence[Group], warnings: Sequence[str]) -> str:
-    """A Markdown document: the table, what it means, and the warnings."""
+    """Return a Markdown document: the table, a note on it, and the warnings."""
     parts = [summary_table(groups, markdown=True), NOTE]
     if warnings:
         parts.append("\n".join(f"- Warning: {warning}" for warning in warnings))
     return "\n\n".join(parts) + "\n"
 
 
-def _cell(group: Group, value: Statistic | None, digits: int) -> str:
-    if value is None:
-        return "-"
-    # Where nothing is random, a deviation of 0 is no measurement.
-    same = group.constant and value.deviation == 0
-    return f"{value.mean:.{digits}f}" if same else value.text(digits)
+OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "k_max": ("K_max, the largest number of experts", ("options.reservoir.k_max",)),
+    "m": ("M, styles in the memory", ("options.reservoir.memory.capacity",)),
+    "q": ("q, the quantile of tau", ("options.reservoir.router.quantile",)),
+    "batch_size": (
+        "images per batch",
+        ("config.test_dataloader.batch_size", "config.stream.batch_size"),
+    ),
+    "source_images": ("source images", ("config.source_images.num_images",)),
+}
+"""By name on the command line: a title, and the keys of the option in ``results.json``."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Scores and experts by the values of an option, in ascending order.
+
+    ``mean`` is the score over all domains and visits, ``last`` that of the last visit.
+    """
+
+    title: str
+    metric: str
+    values: list[float]
+    mean: list[Statistic]
+    last: list[Statistic]
+    k: list[Statistic]
+
+
+def sweep(option: str, runs: Sequence[Results]) -> Sweep:
+    """Group runs by the value of an option, one of `OPTIONS`."""
+    title, paths = choose(option, OPTIONS, "option")
+    by_value: dict[float, list[Results]] = defaultdict(list)
+    for results in runs:
+        value = next((v for path in paths if (v := _look_up(results, path)) is not None), None)
+        if value is None:
+            raise ReservoirError(
+                f"a run of {results.get('config_file')} has no {' or '.join(paths)}: leave the "
+                f"run out, it does not use the option {option}"
+            )
+        by_value[value].append(results)
+    if len(by_value) < 2:
+        raise ReservoirError(
+            f"all runs have {option} = {next(iter(by_value), None)}: give runs with two or more "
+            "values"
+        )
+    result = Sweep(title, metric_of(runs[0]["visits"]), sorted(by_value), [], [], [])
+    for value in result.values:
+        scores = [scores_by_domain(results)["mean"] for results in by_value[value]]
+        result.mean.append(Statistic.of([mean(row) for row in scores]))
+        result.last.append(Statistic.of([row[-1] for row in scores]))
+        result.k.append(Statistic.of([run["routes"][-1]["k"] for run in by_value[value]]))
+    return result
+
+
+def _look_up(results: Results, path: str) -> Any:
+    value: Any = results
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

@@ -1,19 +1,38 @@
-"""The one style of tables; and a run's score, mIoU or error, by condition and visit."""
+"""Tables of scores: of one run, beside its published row, and of several runs."""
 
 from __future__ import annotations
 
+import io
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from prettytable import PrettyTable, TableStyle
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
+from ..runs.image_times import image_times, milliseconds_text
 from ..runs.reader import Results
+from .published import MEAN, Row, beside_published
+from .scores import (
+    Visits,
+    by_domain,
+    finite_mean,
+    mean_by_visit,
+    metric_of,
+    routing_purity,
+    scores_by_domain,
+)
 
 INCOMPLETE = "*"
-"""Marks a score of a visit of which images were skipped."""
+"""Marks the score of a visit with skipped images."""
+ERROR_VISITS = (1, 5, 10, 15, 20)
+COLLAPSE_FACTOR = 1.5
+"""A run has collapsed if its last error is this many times its lowest error ..."""
+COLLAPSE_POINTS = 5.0
+"""... and at least this many percentage points above it."""
 
 
 def make_table(
@@ -22,75 +41,48 @@ def make_table(
     text_columns: int = 1,
     markdown: bool = False,
 ) -> str:
-    """A table as all of this package look.
+    """Return a table as text.
 
     Args:
-        header: The names of the columns.
-        rows: Their cells; None stands for a line between two rows.
-        text_columns: So many of the first columns begin at the left; numbers end at the right.
-        markdown: For a Markdown file, not a terminal; it has no lines between rows.
+        header: Names of the columns.
+        rows: Cells of the rows. None draws a line between two rows.
+        text_columns: Number of left-aligned columns at the beginning. Defaults to 1.
+        markdown: Return Markdown, without lines between rows. Defaults to False.
     """
-    table = PrettyTable(list(map(str, header)))
-    table.set_style(TableStyle.MARKDOWN if markdown else TableStyle.SINGLE_BORDER)
-    for i, name in enumerate(table.field_names):
-        table.align[name] = "l" if i < text_columns else "r"
-    rows = list(rows)
-    for row, below in zip(rows, [*rows[1:], ()], strict=True):
-        if row is not None:
-            table.add_row(list(row), divider=below is None and not markdown)
-    return table.get_string()
+    columns = [str(name) for name in header]
+    cells = [None if row is None else [str(cell) for cell in row] for row in rows]
+    if markdown:
+        rules = [":---" if i < text_columns else "---:" for i in range(len(columns))]
+        lines = [columns, rules, *filter(None, cells)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = Table(box=box.SQUARE)
+    for i, name in enumerate(columns):
+        table.add_column(name, justify="left" if i < text_columns else "right", no_wrap=True)
+    for row in cells:
+        if row is None:
+            table.add_section()
+        else:
+            table.add_row(*row)
+    text = io.StringIO()
+    options: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    Console(file=text, width=10_000, color_system=None, legacy_windows=False, **options).print(
+        table
+    )
+    return text.getvalue().rstrip("\n")
 
 
-def metric_of(visits: Sequence[Mapping[str, Any]]) -> str:
-    """``"mIoU"`` of segmentation, or ``"error"`` of classification, where lower is better."""
-    return "error" if visits and "error" in visits[0] else "mIoU"
+def score_cells(scores: Sequence[float], count: int) -> list[str]:
+    """Return one cell per score, empty cells up to ``count``, and a cell with the mean."""
+    cells = [_cell(score) for score in scores]
+    return [*cells, *[""] * (count - len(scores)), _cell(finite_mean(scores))]
 
 
-def by_domain(visits: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """The score of each domain, in the order of its visits."""
-    metric = metric_of(visits)
-    scores: dict[str, list[float]] = defaultdict(list)
-    for visit in visits:
-        score = visit[metric]
-        # A visit without a labelled pixel has no score, for which JSON has only null.
-        scores[visit["domain"]].append(math.nan if score is None else score)
-    return dict(scores)
+def _cell(score: float) -> str:
+    return "-" if math.isnan(score) else f"{score:.2f}"
 
 
-def mean_by_visit(scores: Mapping[str, Sequence[float]]) -> list[float]:
-    """The mean over the domains at every visit that all of them had: a round may be unfinished.
-
-    A visit without a score does not count.
-    """
-    return [_mean(column) for column in zip(*scores.values(), strict=False)]
-
-
-def _mean(scores: Sequence[float]) -> float:
-    """The mean of the scores that there are; NaN if there are none."""
-    known = [score for score in scores if not math.isnan(score)]
-    return sum(known) / len(known) if known else math.nan
-
-
-def scores_by_domain(results: Results) -> dict[str, list[float]]:
-    """The score by visit of every domain, and of their mean."""
-    scores = by_domain(results["visits"])
-    return scores | {"mean": mean_by_visit(scores)}
-
-
-def routing_purity(routes: Sequence[Mapping[str, Any]]) -> float:
-    """Share of images whose domain is the majority domain of the expert they were sent to.
-
-    One expert for everything has the share of the largest domain: 0.25 for four equal ones.
-    """
-    members: dict[int, Counter] = defaultdict(Counter)
-    for route in routes:
-        members[route["expert"]][route["domain"]] += 1
-    right = sum(counts.most_common(1)[0][1] for counts in members.values())
-    return right / len(routes)
-
-
-def visit_table(visits: Sequence[Mapping[str, Any]]) -> str:
-    """Rows are domains, columns are visits; what is incomplete is marked and explained below."""
+def visit_table(visits: Visits) -> str:
+    """Return the scores of a run: rows are domains, columns are visits."""
     scores = by_domain(visits)
     rounds = max(map(len, scores.values()))
     incomplete: dict[str, list[bool]] = defaultdict(list)
@@ -110,15 +102,92 @@ def visit_table(visits: Sequence[Mapping[str, Any]]) -> str:
     if any(map(any, incomplete.values())):
         notes.append(f"{INCOMPLETE} incomplete: images were skipped")
     if any(map(math.isnan, chain(*scores.values()))):
-        notes.append("- no labelled pixel")
+        notes.append("- no labeled pixel")
     return "\n".join([table, *notes])
 
 
-def score_cells(scores: Sequence[float], count: int) -> list[str]:
-    """A cell for each score, empty ones up to ``count``, and one for the mean of all scores."""
-    cells = [_cell(score) for score in scores]
-    return [*cells, *[""] * (count - len(scores)), _cell(_mean(scores))]
+def published_table(visits: Visits, row: Row) -> str | None:
+    """Return a run's scores, the published ones and the differences; None without a common visit.
+
+    The run's scores are marked as in `visit_table` if images were skipped.
+    """
+    pairs = beside_published(visits, row)
+    if not pairs:
+        return None
+    rows: list[list[str] | None] = []
+    ours = "ours" + INCOMPLETE * any(visit.get("skipped") for visit in visits)
+    for domain, cells in pairs.items():
+        digits = 2 if domain == MEAN else 1  # as published; a mean of four has one more
+        rows.append([domain, ours, *(f"{mine:.2f}" for mine, _ in cells.values())])
+        rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells.values())])
+        rows.append(
+            ["", "difference", *(f"{mine - theirs:+.2f}" for mine, theirs in cells.values())]
+        )
+        rows.append(None)
+    return make_table(["visit", "", *pairs[MEAN]], rows, text_columns=2)
 
 
-def _cell(score: float) -> str:
-    return "-" if math.isnan(score) else f"{score:.2f}"
+def comparison_table(runs: Mapping[str, Results]) -> str:
+    """Return the scores of several runs: a block per domain, a row per run, a column per visit."""
+    scores = {name: scores_by_domain(results) for name, results in runs.items()}
+    rounds = max(len(rows["mean"]) for rows in scores.values())
+    lines: list[list[str] | None] = []
+    for domain in next(iter(scores.values())):
+        for i, (name, rows) in enumerate(scores.items()):
+            lines.append([domain if i == 0 else "", name, *score_cells(rows[domain], rounds)])
+        lines.append(None)
+    header = [_metric(runs), "visit", *range(1, rounds + 1), "mean"]
+    return make_table(header, lines, text_columns=2)
+
+
+def last_visit_table(runs: Mapping[str, Results]) -> str:
+    """Return one row per run: the scores of the last visit, experts, routing purity and cost.
+
+    The cost is the median time per image, with quartiles.
+    """
+    scores = {name: scores_by_domain(results) for name, results in runs.items()}
+    domains = list(next(iter(scores.values())))
+    rounds = max(len(rows["mean"]) for rows in scores.values())
+    facts = ["experts K", "routing purity", "updates", "ms per image"]
+    rows = []
+    for name, results in runs.items():
+        cells = [f"{scores[name][domain][-1]:.2f}" for domain in domains]
+        routes = results["routes"]
+        purity = f"{routing_purity(routes):.3f}" if results["reservoir"] else "-"
+        cost = milliseconds_text(image_times(routes))
+        updates = results["updates"]["updates"]
+        rows.append([name, *cells, routes[-1]["k"], purity, updates, cost])
+    return make_table([f"{_metric(runs)} at visit {rounds}", *domains, *facts], rows)
+
+
+def error_table(runs: Mapping[str, Results], visits: Sequence[int] = ERROR_VISITS) -> str:
+    """Return one row per classifier: errors by visit, their mean, experts, purity and CPU time."""
+    means = {name: scores_by_domain(results)["mean"] for name, results in runs.items()}
+    length = max(map(len, means.values()))
+    shown = [visit for visit in visits if visit <= length]
+    header = ["error (%) at visit", *shown, "mean", "", "experts K", "purity", "CPU s"]
+    rows = []
+    for name, results in runs.items():
+        row, routes = means[name], results["routes"]
+        rows.append(
+            [
+                name,
+                *(f"{row[visit - 1]:.1f}" if visit <= len(row) else "" for visit in shown),
+                f"{sum(row) / len(row):.1f}",
+                "collapses" if has_collapsed(row) else "",
+                routes[-1]["k"],
+                f"{routing_purity(routes):.2f}" if results["reservoir"] else "-",
+                f"{results['cpu_seconds']:.0f}",
+            ]
+        )
+    return make_table(header, rows)
+
+
+def has_collapsed(errors: Sequence[float]) -> bool:
+    """Return whether the last error is far above the lowest one."""
+    best, last = min(errors), errors[-1]
+    return last > COLLAPSE_FACTOR * best and last > best + COLLAPSE_POINTS
+
+
+def _metric(runs: Mapping[str, Results]) -> str:
+    return metric_of(next(iter(runs.values()))["visits"])

@@ -43,6 +43,11 @@ class Router(ReservoirPart):
         self.calibration = calibration
         return self
 
+    def calibrate(self, calibration: Calibration) -> None:
+        """Fit to a calibration and keep it, also where a subclass's :meth:`fit` does not."""
+        self.fit(calibration)
+        self.calibration = calibration
+
     @property
     @abstractmethod
     def k(self) -> int:

@@ -13,7 +13,7 @@ from ..core.reservoir_part import ReservoirPart, State, padded
 from ..core.state import copied_to
 from ..errors import ReservoirError
 from ..registry import choose, find, register
-from ..style.distance import Distance
+from ..style.statistics import Distance
 
 
 class Clustering(ReservoirPart):

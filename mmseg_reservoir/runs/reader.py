@@ -36,8 +36,8 @@ def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
         files = [path] if path.is_file() else sorted(path.rglob("results.json"))
         if not files:
             raise ReservoirError(
-                f"no results.json in or below {path}: give work directories of tools/test_tta.py "
-                "or tools/test_cls.py"
+                f"no results.json in or below {path}: give work directories of 'reservoir "
+                "test' or 'reservoir classify'"
             )
         runs |= {file: _read(file) for file in files}
     return runs
@@ -54,7 +54,7 @@ def _read(file: Path) -> Results:
     if missing:
         raise ReservoirError(
             f"{file} has no {', '.join(sorted(missing))}: it is not a results.json of "
-            "tools/test_tta.py"
+            "'reservoir test'"
         )
     return results
 

@@ -9,7 +9,7 @@ import io
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,12 @@ from .. import __version__
 from ..errors import ReservoirError
 from ..io.files import write_text
 from .image_times import Spread, image_times
-from .record_entries import RouteRecord, VisitRecord, finite
+from .record_entries import VisitRecord, finite
 from .route_log import RouteLog
 from .style_sample import StyleSample
 
 if TYPE_CHECKING:  # tables are made without torch, which takes seconds to import
-    from torch import nn
-
-    from ..report.step_watch import StepWatch
+    from ..core.outcome import Outcome
 
 PACKAGES = {
     "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
@@ -53,41 +51,69 @@ class RunRecord:
     about: Mapping[str, Any]
     visits: dict[tuple[int, str], VisitRecord] = field(default_factory=dict, init=False)
     """By round and domain, in the order in which they began."""
-    routes: list[RouteRecord] = field(default_factory=list, init=False)
+    routes: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Entries of ``results.json``, one per image (segmentation) or batch (classification)."""
     styles: StyleSample = field(default_factory=StyleSample, init=False)
     also: list[dict[str, Any]] = field(default_factory=list, init=False)
     """Scores of sets beside the stream, as plain data like that of a visit."""
 
     def __post_init__(self) -> None:
         self._versions = versions(PACKAGES[self.metric])
-        self._watch: StepWatch | None = None
+        self._stage_seconds: dict[str, float] = {}
         self._end: dict[str, Any] | None = None
         self._log = RouteLog(self.folder)
         self._written = time.monotonic()
 
-    def observe(self, pipeline: Any, model: nn.Module) -> None:
-        """From now on, note the style of every batch, and what time goes into which stage."""
-        from ..report.step_watch import StepWatch
+    def add_images(
+        self, round: int, domain: str, images: Sequence[str], outcome: Outcome
+    ) -> VisitRecord:
+        """Record the routes of a batch's images; return their visit, whose score the caller sets.
 
-        self._watch = StepWatch(pipeline, model)
-
-    def add(self, route: RouteRecord, scored_as: str | None = None) -> VisitRecord:
-        """Note a route; returns the visit that it belongs to, whose score is the caller's.
-
-        The domain of the visit is ``scored_as``, if that is not the true one.
+        Args:
+            round: From 1.
+            domain: The true domain.
+            images: Paths of the images.
+            outcome: The outcome of the batch.
         """
-        style = None if self._watch is None else self._watch.take()
-        if style is not None:
-            self.styles.add(len(self.routes), style)
+        self._observe(outcome)
+        place = {"round": round, "domain": domain}
+        for image, route in zip(images, outcome.to_json(len(images)), strict=True):
+            visit = self._add({**place, "image": image, "n_images": 1, **route}, domain)
+        return visit
+
+    def add_batch(
+        self, round: int, domain: str, batch: int, outcome: Outcome, scored_as: str | None = None
+    ) -> VisitRecord:
+        """Record the route of a batch; return its visit, whose score the caller sets.
+
+        Args:
+            round: From 1.
+            domain: The true domain.
+            batch: Its number in the stream, from 0.
+            outcome: The outcome of the batch.
+            scored_as: The domain of the visit. Defaults to the true domain.
+        """
+        self._observe(outcome)
+        place = {"round": round, "domain": domain, "batch": batch, "n_images": len(outcome.logits)}
+        (route,) = outcome.to_json()
+        return self._add({**place, **route}, scored_as or domain)
+
+    def _observe(self, outcome: Outcome) -> None:
+        if outcome.style is not None:
+            self.styles.add(len(self.routes), outcome.style)
+        for stage, seconds in outcome.stage_seconds.items():
+            self._stage_seconds[stage] = self._stage_seconds.get(stage, 0.0) + seconds
+
+    def _add(self, route: dict[str, Any], scored_as: str) -> VisitRecord:
         self.routes.append(route)
-        visit = self.visit(route.round, scored_as or route.domain)
-        visit.n_images += route.n_images
-        visit.k = route.k
-        if route.seconds is not None:
-            visit.seconds = (visit.seconds or 0.0) + route.seconds * route.n_images
-        if route.handled is not None:
-            visit.adapted = (visit.adapted or 0) + (route.handled == "adapted")
-            visit.missed = (visit.missed or 0) + (route.handled in ("answered", "dropped"))
+        visit = self.visit(route["round"], scored_as)
+        visit.n_images += route["n_images"]
+        visit.k = route["k"]
+        if route["seconds"] is not None:
+            visit.seconds = (visit.seconds or 0.0) + route["seconds"] * route["n_images"]
+        if "handled" in route:
+            visit.adapted = (visit.adapted or 0) + (route["handled"] == "adapted")
+            visit.missed = (visit.missed or 0) + (route["handled"] in ("answered", "dropped"))
         return visit
 
     def visit(self, round: int, domain: str) -> VisitRecord:
@@ -99,11 +125,9 @@ class RunRecord:
 
         The updates are the method's counts, ``more`` is what else is known only at the end.
         """
-        times = image_times(map(vars, self.routes))
+        times = image_times(self.routes)
         timed = {} if times is None else times.to_json()
         self._end = {"updates": dict(updates), **more, **timed, "stages": self._stages()}
-        if self._watch is not None:
-            self._watch.close()
         self.write()
         return self.to_json()
 
@@ -118,7 +142,7 @@ class RunRecord:
             "visits": [dict(vars(visit)) for visit in self.visits.values()],
             "n_routes": len(self.routes),
             "styles": self.styles.state_dict(),
-            "stages": {} if self._watch is None else dict(self._watch.seconds),
+            "stages": dict(self._stage_seconds),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -132,8 +156,7 @@ class RunRecord:
         visits = [VisitRecord(**visit) for visit in state["visits"]]
         self.visits = {(visit.round, visit.domain): visit for visit in visits}
         self.styles.load_state_dict(state["styles"])
-        if self._watch is not None:
-            self._watch.seconds.update(state["stages"])
+        self._stage_seconds = dict(state["stages"])
         self.routes = self._log.restore(state["n_routes"])
 
     def _times(self) -> dict[tuple[int, str], Spread]:
@@ -142,24 +165,24 @@ class RunRecord:
         last = {round: (round, domain) for round, domain in self.visits}
         seconds = defaultdict(list)
         for route in self.routes:
-            if route.seconds is not None:
-                place = route.round, route.domain
-                seconds[place if place in self.visits else last[route.round]].append(route.seconds)
+            if route["seconds"] is not None:
+                place = route["round"], route["domain"]
+                visit = place if place in self.visits else last[route["round"]]
+                seconds[visit].append(route["seconds"])
         return {place: Spread.of(values) for place, values in seconds.items()}
 
     def _stages(self) -> dict[str, float] | None:
-        """Seconds per image in each stage; None if they were not watched."""
+        """Seconds per image in each stage; None if nothing adapted."""
         total = sum(visit.seconds or 0.0 for visit in self.visits.values())
         images = sum(visit.n_images for visit in self.visits.values())
-        if self._watch is None or not total:
+        if not self._stage_seconds or not total:
             return None
-        stages = dict(self._watch.seconds)
+        stages = dict(self._stage_seconds)
         stages["adapt and predict"] = max(total - sum(stages.values()), 0.0)
         return {name: seconds / images for name, seconds in stages.items()}
 
     def to_json(self, with_routes: bool = True) -> dict[str, Any]:
         """Return everything as plain data; of the routes only their number, if that is enough."""
-        routes = [route.to_json() for route in self.routes] if with_routes else None
         times = self._times()
         return {
             "complete": self._end is not None,
@@ -168,7 +191,7 @@ class RunRecord:
             "visits": [
                 visit.to_json(self.metric, times.get(place)) for place, visit in self.visits.items()
             ],
-            **({"n_routes": len(self.routes)} if routes is None else {"routes": routes}),
+            **({"routes": self.routes} if with_routes else {"n_routes": len(self.routes)}),
             **({"also": self.also} if self.also else {}),
             **(self._end or {}),
         }

@@ -1,4 +1,4 @@
-"""What a record of a run consists of: routes, and visits with their scores."""
+"""The visits of a run with their scores."""
 
 from __future__ import annotations
 
@@ -8,53 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .image_times import Spread
-
-
-@dataclass(kw_only=True)
-class RouteRecord:
-    """Where an image (segmentation) or a batch (classification) went.
-
-    The defaults are those of a model that does not adapt.
-
-    Attributes:
-        round: From 1.
-        domain: The true one.
-        image: Its path; None of a batch.
-        batch: Its number in the stream, from 0; None of an image.
-        n_images: How many images it stands for.
-        expert: Which one adapted.
-        k: How many there are.
-        weight: The expert's share of the prediction.
-        route_entropy: That of all experts' shares, in nats; 0 if one alone predicts.
-        opened: Whether the expert is new.
-        seconds: Time per image; None where it was not measured.
-        entropy: Mean over the pixels or images, in nats; None if the prediction was not finite.
-        marginal_entropy: That of their mean distribution.
-        handled: Of a run by a clock: ``"adapted"``, ``"rested"`` (only predicted, in time),
-            ``"answered"`` or ``"dropped"`` (both missed). None of other runs.
-    """
-
-    round: int
-    domain: str
-    image: str | None = None
-    batch: int | None = None
-    n_images: int = 1
-    expert: int = 0
-    k: int = 1
-    weight: float = 1.0
-    route_entropy: float = 0.0
-    opened: bool = False
-    seconds: float | None = None
-    entropy: float | None = None
-    marginal_entropy: float | None = None
-    handled: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data, with either ``image`` or ``batch``; ``handled`` of a run by a clock."""
-        other = {"batch" if self.batch is None else "image"}
-        if self.handled is None:
-            other.add("handled")
-        return {name: value for name, value in vars(self).items() if name not in other}
 
 
 @dataclass

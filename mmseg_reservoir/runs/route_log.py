@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ReservoirError
 from ..io.files import append_bytes, changing, remove_file, write_text
-from .record_entries import RouteRecord, finite
+from .record_entries import finite
 
 FILE = "routes.jsonl"
 
@@ -32,7 +32,7 @@ class RouteLog:
         """Routes of this run that are in the file."""
         self._size = 0  # their bytes
 
-    def append(self, routes: Sequence[RouteRecord]) -> None:
+    def append(self, routes: Sequence[Mapping[str, Any]]) -> None:
         """Append routes, and return when they are on the disk.
 
         Anything else after the routes of this run is cut off: lines of another run, or half a line
@@ -40,11 +40,11 @@ class RouteLog:
         """
         if not routes:
             return
-        data = _lines(route.to_json() for route in routes).encode()
+        data = _lines(routes).encode()
         self._size = append_bytes(self.path, data, self._size)
         self.count += len(routes)
 
-    def restore(self, count: int) -> list[RouteRecord]:
+    def restore(self, count: int) -> list[dict[str, Any]]:
         """Return the first routes, and cut the file after them."""
         lines = _whole_lines(self.path)[:count]
         if len(lines) < count:
@@ -56,7 +56,7 @@ class RouteLog:
         if self.path.is_file():
             with changing(self.path):
                 os.truncate(self.path, self._size)
-        return [RouteRecord(**json.loads(line)) for line in lines]
+        return [json.loads(line) for line in lines]
 
     def remove(self) -> None:
         """Remove the file."""

@@ -13,6 +13,7 @@ enable_mmseg_without_compiled_ops()
 
 from .checkpoint import StrictCheckpointHook, allow_mmengine_checkpoints  # noqa: E402
 from .datasets import ACDCDataset, SHIFTDataset, UnlabelledImages  # noqa: E402
+from .efficientvit import EfficientViT, EfficientViTHead  # noqa: E402
 from .hooks.adaptation_hook import AdaptationHook  # noqa: E402
 from .hooks.progress_hook import ProgressHook  # noqa: E402
 from .hooks.pseudo_label_hook import PseudoLabelHook  # noqa: E402
@@ -29,6 +30,8 @@ __all__ = [
     "ACDCDataset",
     "AdaptationHook",
     "AdaptiveSegmentor",
+    "EfficientViT",
+    "EfficientViTHead",
     "ProgressHook",
     "PseudoLabelHook",
     "RecurringTestLoop",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from mmengine.logging import print_log
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from ..core.image_range import refuse_not_finite
-from ..core.losses import entropy, marginal_entropy
-from ..core.pipeline import AdaptationPipeline, Outcome
+from ..core.outcome import NOT_ADAPTING, Outcome
+from ..core.pipeline import AdaptationPipeline
+from ..core.route import Route
 from ..core.side_effects import restored, snapshot
 from ..core.step_cost import measure_costs, now
 from ..errors import NotFiniteError, ReservoirError
@@ -31,14 +32,7 @@ NO_CLASS = 255
 class AdaptiveSegmentor(BaseModel):
     """Wraps a loaded segmentor; every ``test_step`` predicts a batch and adapts to it.
 
-    Each returned sample tells its route in its metainfo: ``expert`` (which one adapted), ``k``
-    (how many there are), ``route_weight`` (the expert's share of the prediction),
-    ``route_entropy`` (of all experts' shares), ``opened`` (whether it is new) and
-    ``adaptation_seconds`` (time per image). ``entropy`` (mean over its pixels) and
-    ``marginal_entropy`` (of the mean distribution of its pixels), in nats, tell how sure and how
-    diverse its prediction is, without a label. Where a clock runs, ``handled`` is how the frame was
-    treated: ``"adapted"``, ``"rested"`` (in time, but only predicted), ``"answered"`` or
-    ``"dropped"`` (both missed).
+    Each returned sample has the `Outcome` of its batch in its metainfo, as ``outcome``.
 
     Threads that share it are served one at a time.
 
@@ -65,8 +59,6 @@ class AdaptiveSegmentor(BaseModel):
         """Whether it only predicts: nothing adapts, no domain is opened."""
         self.clock: FrameClock | None = None
         """Decides which batches are missed; None: none is, however long a step takes."""
-        self.measures_entropy = True
-        """Whether samples get ``entropy`` and ``marginal_entropy``, which only a record reads."""
 
     def test_step(self, data: dict) -> list:
         """Adapt to a batch as the dataloader gives it, and predict it."""
@@ -86,84 +78,70 @@ class AdaptiveSegmentor(BaseModel):
 
     def _adapt_and_describe(self, inputs: Tensor, data_samples: list) -> list:
         """Run the pipeline on a batch, by the clock if there is one."""
-        if self.clock is not None and self.clock.step_seconds is None:
-            self.clock.step_seconds = measure_costs(self.pipeline, inputs, self.domain)
-            costs = self.clock.step_seconds
-            print_log(f"measured seconds by stage of a step: {costs}", logger="current")
-        if self.clock is not None and self.clock.is_busy:
-            if self.clock.missed == "drop":
-                return [self._repeat_last(sample) for sample in data_samples]
-            return self._described(*self._answer(inputs), data_samples, handled="answered")
-        if self.clock is None:
-            return self._described(*self._step(inputs), data_samples)
-        return self._step_by_clock(self.clock, inputs, data_samples)
+        clock = self.clock
+        if clock is None:
+            return self._described(self._step(inputs), data_samples)
+        if clock.step_seconds is None:
+            clock.step_seconds = measure_costs(self.pipeline, inputs, self.domain)
+            print_log(
+                f"measured seconds by stage of a step: {clock.step_seconds}", logger="current"
+            )
+        if not clock.is_busy:
+            return self._step_by_clock(clock, inputs, data_samples)
+        if clock.missed == "drop":
+            return [self._repeat_last(clock.finished, sample) for sample in data_samples]
+        return self._described(self._answer(clock, inputs), data_samples)
 
-    def _step(self, inputs: Tensor) -> tuple[Outcome, float]:
-        """Return the outcome of a batch and the seconds that it took."""
+    def _step(self, inputs: Tensor) -> Outcome:
         start = now(inputs)
         if self.frozen:
             outcome = self.pipeline.infer(inputs, domain=self.domain)
         else:
             complete = len(inputs) == self.batch_size
             outcome = self.pipeline.step(inputs, complete=complete, domain=self.domain)
-        return outcome, now(inputs) - start
+        return replace(outcome, seconds=now(inputs) - start)
 
     def _step_by_clock(self, clock: FrameClock, inputs: Tensor, data_samples: list) -> list:
         """Step on a batch that is in time; keep what missed frames will be answered with."""
         if clock.missed == "answer":
             clock.finished = snapshot(self.pipeline)
-        outcome, seconds = self._step(inputs)
+        outcome = self._step(inputs)
         clock.spend(outcome.work)
-        handled = "adapted" if "adapt" in outcome.work else "rested"
-        samples = self._described(outcome, seconds, data_samples, handled=handled)
+        handled: Literal["adapted", "rested"] = "adapted" if "adapt" in outcome.work else "rested"
+        samples = self._described(replace(outcome, handled=handled), data_samples)
         if clock.missed == "drop":
             label = samples[-1].pred_sem_seg.data.to("cpu", torch.uint8)
-            route = {"expert": outcome.route.index, "k": outcome.k}
+            route = {"expert": outcome.expert, "k": outcome.k}
             clock.finished, clock.running = clock.running, {"label": label, "route": route}
         return samples
 
-    def _answer(self, inputs: Tensor) -> tuple[Outcome, float]:
-        """Predict a missed batch with the last finished model, of which the router moves on."""
-        assert self.clock is not None
+    def _answer(self, clock: FrameClock, inputs: Tensor) -> Outcome:
+        """Predict a missed batch with the last finished model, whose router follows the stream."""
         with restored(self.pipeline):
-            self.pipeline.load_state_dict(self.clock.finished)
+            self.pipeline.load_state_dict(clock.finished)
             start = now(inputs)
             outcome = self.pipeline.infer(inputs, domain=self.domain)
             seconds = now(inputs) - start
-            self.clock.finished = snapshot(self.pipeline)
-        return outcome, seconds
+            clock.finished = snapshot(self.pipeline)
+        return replace(outcome, seconds=seconds, handled="answered")
 
-    def _repeat_last(self, sample: Any) -> Any:
-        """Answer a missed frame with the last finished label map."""
-        assert self.clock is not None
-        size, last = tuple(sample.metainfo["ori_shape"][:2]), self.clock.finished
+    def _repeat_last(self, last: Any, sample: Any) -> Any:
+        """Answer a missed frame with the last finished label map, or with no class at all."""
+        size = tuple(sample.metainfo["ori_shape"][:2])
         label = torch.full((1, *size), NO_CLASS, dtype=torch.uint8)
+        expert, k = 0, 1
         if last is not None:
             label = interpolate(last["label"][None], size=size)[0]  # nearest; of another camera
-            sample.set_metainfo(last["route"])
+            expert, k = last["route"]["expert"], last["route"]["k"]
         device = self.data_preprocessor.device
         sample.pred_sem_seg = PixelData(data=label.to(device, torch.int64))
-        sample.set_metainfo({"handled": "dropped"})
-        return sample
+        route = Route(expert, torch.eye(k)[expert], is_new=False)
+        outcome = replace(NOT_ADAPTING, route=route, k=k, handled="dropped")
+        return _with_outcome(sample, outcome)
 
-    def _described(self, outcome: Outcome, seconds: float, data_samples: list, **more: str) -> list:
-        """Return the samples with labels, and in their metainfo what is known of the outcome."""
+    def _described(self, outcome: Outcome, data_samples: list) -> list:
         samples = self._to_samples(outcome.logits, data_samples)
-        measured = _entropies(outcome.logits) if self.measures_entropy else [{}] * len(samples)
-        for sample, entropies in zip(samples, measured, strict=True):
-            sample.set_metainfo(
-                dict(
-                    expert=outcome.route.index,
-                    k=outcome.k,
-                    route_weight=float(outcome.route.weights[outcome.route.index]),
-                    route_entropy=outcome.route.entropy,
-                    opened=outcome.route.is_new,
-                    adaptation_seconds=seconds / len(samples),
-                    **entropies,
-                    **more,
-                )
-            )
-        return samples
+        return [_with_outcome(sample, outcome) for sample in samples]
 
     @torch.no_grad()
     def source_label(self, data: dict) -> Tensor:
@@ -195,15 +173,7 @@ def _name_broken_image(inputs: Tensor, data_samples: list) -> None:
             )
 
 
-def _entropies(logits: Tensor) -> list[dict[str, float | None]]:
-    """Return entropy and marginal entropy of every image of a batch, in one transfer."""
-    images = [image[None].float() for image in logits]
-    pairs = [torch.stack([entropy(image).mean(), marginal_entropy(image)]) for image in images]
-    names = ("entropy", "marginal_entropy")
-    rows = torch.stack(pairs).tolist()
-    return [dict(zip(names, map(_finite, row), strict=True)) for row in rows]
-
-
-def _finite(number: float) -> float | None:
-    """Return a number; None, which JSON has a word for, if it is not finite."""
-    return number if math.isfinite(number) else None
+def _with_outcome(sample: Any, outcome: Outcome) -> Any:
+    # Not by set_metainfo, which copies all tensors.
+    sample.set_field(outcome, "outcome", field_type="metainfo")
+    return sample

@@ -3,7 +3,7 @@
     save_reservoir(pipeline, "night_shift", about={})
     load_reservoir(another_pipeline, "night_shift")  # which recognises its domains at once
 
-The commands are ``tools/reservoir.py inspect | export | merge | prune``.
+The commands are ``reservoir experts inspect | export | merge | prune``.
 """
 
 from __future__ import annotations

@@ -201,11 +201,10 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
     if count > router.k_max:
         raise ReservoirError(
             f"the reservoir has {count} experts, this run has room for {router.k_max}: set "
-            f"reservoir.k_max={max(count, contents.k_max)}, or prune it (tools/reservoir.py prune)"
+            f"reservoir.k_max={max(count, contents.k_max)}, or prune it (reservoir experts prune)"
         )
     if contents.calibration is not None:
-        router.fit(contents.calibration)
-        router.calibration = contents.calibration
+        router.calibrate(contents.calibration)
     go_on(contents, pipeline)
     if contents.calibration is not None:  # what does not fit together is found now, not later
         copy.deepcopy(router).route(contents.calibration.styles[0], may_open=False)

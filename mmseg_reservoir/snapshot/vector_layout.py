@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..becotta.inject import BecottaParts
 from ..params.base import ParamSpace
 from ..params.lora import LowRankSpace, average_products, factor_pairs
-from ..params.normalisation import BlendedBatchNorm, layers_of
+from ..params.normalization import BlendedBatchNorm, layers_of
 from ..params.prompt import PromptSpace
 
 

@@ -1,4 +1,4 @@
-"""What an image looks like: encoders, their statistics, and what the source looks like."""
+"""Image styles: encoders, their statistics, and the calibration on the source."""
 
 from .calibration import Calibration, calibrate
 from .encoder import Encoder

@@ -1,4 +1,4 @@
-"""What the source looks like, how far its styles scatter, and how that is learned from images."""
+"""Calibration: the styles of the source, the threshold tau, and the first centroid."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,27 +19,43 @@ from torch import Tensor
 from ..core.moments import Reference
 from ..errors import ReservoirError, refusing
 from ..io.files import cache_folder, read_tensors, write_tensors
-from .distance import Distance, euclidean
-from .source_styles import SourceImages, encoded_styles, pooled_styles
+from .statistics import Distance, euclidean
 
 _logger = logging.getLogger(__name__)
 _REFERENCE = "reference."
 _FORMAT = "mmseg_reservoir.calibration.2"
 
+ENOUGH = 50
+"""Source batches below which tau is uncertain: with 10 it varies by a factor of two."""
+INTERVAL = 30.0
+"""Seconds between two progress lines of a calibration."""
+
+
+class SourceImages(Protocol):
+    """Batches of source images as the model gets them, which can be read several times."""
+
+    batch_size: int | None
+    """Images of a complete batch; None if any size is complete."""
+
+    def __iter__(self) -> Iterator[Tensor]: ...
+
+    def identity(self) -> Mapping[str, Any] | None:
+        """Return what the batches depend on, as plain JSON values; None if that is unknown."""
+
 
 @dataclass(frozen=True)
 class Calibration:
-    """Source styles, from which threshold and first centroid follow.
+    """Source styles, from which the threshold and the first centroid follow.
 
-    The styles themselves are kept (2.5 MB for 2000 of them), so that another quantile needs no
+    It keeps the styles themselves (2.5 MB for 2000 of them), so that another quantile needs no
     new pass over the source images.
 
     Args:
         styles: Style vectors of source batches, ``(N, d)``.
         about: Everything that the styles depend on, as plain JSON values.
-        groups: Lengths of the blocks of a style, one per tap; None if not known.
+        groups: Lengths of the blocks of a style vector, one per tap. Defaults to None, unknown.
         reference: Feature moments of source images in the model of the run, which alignment needs
-            (``Reference.state_dict()``); None if they were not measured.
+            (``Reference.state_dict()``). Defaults to None, not measured.
     """
 
     styles: Tensor
@@ -53,23 +71,23 @@ class Calibration:
             )
         if not torch.isfinite(self.styles).all():
             raise ReservoirError(
-                "a source style is not finite: look for broken images in the source folder"
+                "a source style is not finite: remove broken images from the source folder"
             )
 
     @property
     def centroid(self) -> Tensor:
-        """The first centroid: the mean source style."""
+        """Return the first centroid, the mean source style."""
         return self.styles.mean(dim=0)
 
     def threshold(self, quantile: float = 0.999, distance: Distance = euclidean) -> float:
-        """``tau``: a quantile of the pairwise distances of the source styles (paper, Eq. 7).
+        """Return ``tau``, a quantile of the pairwise distances of source styles (paper, Eq. 7).
 
-        Distances of exactly zero are repeated images, not evidence of a small spread, and are
-        left out, as in the published implementation.
+        Distances of exactly zero come from repeated images. They are left out, as in the published
+        implementation.
 
         Args:
-            quantile: q.
-            distance: The distance that tau will be compared with.
+            quantile: The quantile q. Defaults to 0.999.
+            distance: The distance that tau will be compared with. Defaults to the Euclidean.
         """
         if not 0 < quantile <= 1:
             raise ReservoirError(f"the quantile q of tau must lie in (0, 1], got {quantile}")
@@ -80,14 +98,14 @@ class Calibration:
                 "all source images have the same style, so no threshold can be derived: "
                 "calibrate with different images"
             )
-        # torch.quantile refuses more than 16 million values; 6000 source images have 18.
+        # torch.quantile accepts at most 16 million values; 6000 source images have 18.
         position = quantile * (len(distances) - 1)
         low = int(position)
         high = min(low + 1, len(distances) - 1)
         return float(torch.lerp(distances[low], distances[high], position - low))
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Write a ``.safetensors`` file, all of it or nothing."""
+        """Write a ``.safetensors`` file atomically; return its path."""
         groups = None if self.groups is None else list(self.groups)
         texts = {"about": json.dumps(self.about), "groups": json.dumps(groups)}
         tensors = {"styles": self.styles}
@@ -127,7 +145,7 @@ class Calibration:
                 raise TypeError(f"about must be a dict, got {about!r}")
             if groups is not None and any(type(n) is not int or n < 1 for n in groups):
                 raise ValueError(f"groups must be whole numbers above 0, got {groups!r}")
-            # What is shipped is stored in half precision.
+            # The bundled styles are stored in half precision.
             return cls(tensors["styles"].float(), about, groups, reference)
 
 
@@ -137,9 +155,8 @@ def calibrate(
     batches: int | None = None,
     file: str | None = None,
     cache: str | None = None,
-    once: bool = False,
 ) -> Calibration:
-    """What the source looks like, to be compared with by a router.
+    """Measure the styles of source batches, or read them from a file or the cache.
 
     Example:
         >>> source = [torch.rand(2, 3, 8, 8) for _ in range(50)]
@@ -147,26 +164,18 @@ def calibrate(
         torch.Size([50, 3])
 
     Args:
-        encode: From a batch to its style. If it tells its ``fingerprint()``, a calibration by
-            another encoder is refused; if it tells its ``groups``, the calibration keeps them.
+        encode: Function from a batch to its style vector. If it has a ``fingerprint()``, a
+            calibration by another encoder is refused; its ``groups``, if any, are kept.
         source: Batches of source images; None if there is a file.
-        batches: How many of them to take; the source is read again and again until there are so
-            many, which makes sense if it shuffles. None for one pass over it.
-        file: A saved calibration, ``calibration.safetensors`` of a run; no source is needed then.
-        cache: Folder of earlier calibrations by sources that know their identity; None for the
-            user's cache folder.
-        once: Read the source once, encode each of its images once, and put ``batches`` random
-            batches together from their statistics. They are not those of further passes, but
-            like them.
+        batches: Number of batches. The source is read repeatedly until there are enough, so it
+            should shuffle. Defaults to None, one pass.
+        file: A saved calibration, ``calibration.safetensors`` of a run; it needs no source.
+        cache: Folder of earlier calibrations, by the identity of the source. Defaults to None,
+            the user's cache folder.
     """
     if batches is not None and batches < 2:
         raise ReservoirError(
             f"reservoir.calibration.batches must be a whole number, 2 or more, got {batches!r}"
-        )
-    if once and batches is None:
-        raise ReservoirError(
-            "reservoir.calibration.once puts batches together: say how many, "
-            "reservoir.calibration.batches=1000"
         )
     style = encode.fingerprint() if hasattr(encode, "fingerprint") else None
     if file is not None:
@@ -183,22 +192,20 @@ def calibrate(
         )
     identity = source.identity() if hasattr(source, "identity") else None
     if identity is None:
-        return _look(encode, source, batches, once, {"style": style})
+        return _measured(encode, source, batches, {"style": style})
     origin = {"style": style, "batches": batches, **identity}
-    if once:
-        origin["once"] = True
     folder = Path(cache or cache_folder() / "calibration").expanduser()
     path = folder / f"{cache_key(origin)}.safetensors"
     cached = _read_cache(path)
     if cached is not None:
         return cached
-    calibration = _look(encode, source, batches, once, origin)
+    calibration = _measured(encode, source, batches, origin)
     try:
         calibration.save(path)
     except OSError as error:
         _logger.warning(
             "calibrated on %d source batches, but they cannot be cached (%s): the next run will "
-            "calibrate again. reservoir.calibration.cache names another folder",
+            "calibrate again. Set reservoir.calibration.cache to another folder",
             len(calibration.styles),
             error,
         )
@@ -207,35 +214,70 @@ def calibrate(
     return calibration
 
 
+def cache_key(about: Mapping[str, object]) -> str:
+    """Return a short name for everything that a calibration depends on."""
+    text = json.dumps([_FORMAT, about], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
 def _read_cache(path: Path) -> Calibration | None:
-    """An earlier calibration; None if there is none, or it is damaged."""
     if not path.is_file():
         return None
     try:
         calibration = Calibration.load(path)
     except ReservoirError as error:
-        _logger.warning("%s: it is made anew", error)
+        _logger.warning("ignoring a damaged file in the cache: %s", error)
         return None
-    _logger.info("calibration of the source taken from %s", path)
+    _logger.info("calibration of the source read from %s", path)
     return calibration
 
 
-def _look(
+def _measured(
     encode: Callable[[Tensor], Tensor],
     source: SourceImages | Iterable[Tensor],
     batches: int | None,
-    once: bool,
-    origin: Mapping[str, Any],
+    about: Mapping[str, Any],
 ) -> Calibration:
-    if once:
-        assert batches is not None, "calibrate() has asked for it"
-        styles = pooled_styles(encode, source, batches)
-    else:
-        styles = encoded_styles(encode, source, batches)
-    return Calibration(torch.stack(styles), dict(origin), getattr(encode, "groups", None))
+    """Encode complete batches, in as many passes over the source as are needed."""
+
+    def one_pass(at_most: int | None) -> list[Tensor]:
+        # The style of a batch depends on its size, which a source may learn from its first batch.
+        complete = (x for x in source if getattr(source, "batch_size", None) in (None, len(x)))
+        return [encode(images).cpu() for images in _with_progress(islice(complete, at_most))]
+
+    styles = one_pass(batches)
+    if not styles:
+        raise ReservoirError(
+            f"the source has no complete batch of {getattr(source, 'batch_size', 1)} images: add "
+            "images, or lower the batch size"
+        )
+    in_a_pass = len(styles)
+    while batches is not None and len(styles) < batches:
+        more = one_pass(batches - len(styles))
+        if not more or torch.equal(more[0], styles[0]):
+            raise ReservoirError(
+                f"reservoir.calibration.batches asks for {batches} source batches, but the "
+                f"source has the same {in_a_pass} in every pass: let it shuffle, as "
+                "DataLoader(shuffle=True) does, or leave the option out"
+            )
+        styles += more
+    if len(styles) < ENOUGH:
+        _logger.warning(
+            "only %d source batches: the reservoir's threshold tau, a quantile of their distances, "
+            "is uncertain below %d (a handful gives a third of the right one). Give more source "
+            "images, or let the source shuffle and set reservoir.calibration.batches=1000",
+            len(styles),
+            ENOUGH,
+        )
+    return Calibration(torch.stack(styles), dict(about), getattr(encode, "groups", None))
 
 
-def cache_key(about: Mapping[str, object]) -> str:
-    """A short name for everything that a calibration depends on."""
-    text = json.dumps([_FORMAT, about], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+def _with_progress(batches: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Yield the batches; log how many there were so far, at most once per interval."""
+    _logger.info("calibrating: reading the source images ...")
+    last = time.monotonic()
+    for count, images in enumerate(batches, start=1):
+        yield images
+        if time.monotonic() - last >= INTERVAL:
+            last = time.monotonic()
+            _logger.info("calibrating: %d source batches so far", count)

@@ -1,4 +1,4 @@
-"""What a style encoder is: a batch of images in, one vector out that tells how they look."""
+"""Style encoders: a batch of images in, one vector out that describes how they look."""
 
 from __future__ import annotations
 
@@ -8,54 +8,46 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 from ..core.state import tensor_bytes
-from .image_moments import ImageMoments
+from ..errors import ReservoirError
+
+Size = tuple[int, int] | int | float
+"""``(height, width)``, the length of the shorter side, or a fraction of both sides."""
 
 
 class Encoder(nn.Module, ABC):
-    """Turns a batch into one style vector, always in the same way: nothing in it adapts.
+    """A frozen map from a batch to one style vector: nothing in it adapts.
 
-    One of your own needs ``forward`` alone::
+    A custom encoder only needs ``forward``::
 
-        @register("style", "colour")
-        class Colour(Encoder):
+        @register("style", "color")
+        class Color(Encoder):
             def forward(self, images: Tensor) -> Tensor:
                 return images.mean(dim=(0, 2, 3))
     """
 
     sees: ClassVar[Literal["imagenet", "inputs"]] = "imagenet"
-    """Which images it wants: RGB normalised as for ImageNet's networks, or the model's inputs."""
+    """Which images it expects: RGB normalized as for ImageNet, or the inputs of the model."""
 
     groups: list[int] | None = None
-    """Lengths of the blocks of a style vector, one per tap; None if it has none."""
-
-    pools: ClassVar[bool] = False
-    """Whether it has :meth:`moments` and :meth:`pooled`, by which batches can be put together from
-    images that are encoded once."""
+    """Lengths of the blocks of a style vector, one per tap; None if it has no blocks."""
 
     def fingerprint(self) -> dict[str, Any]:
-        """Everything that a style depends on, as plain JSON values.
+        """Return everything that a style depends on, as plain JSON values.
 
-        Styles are compared only with styles of an encoder that has the same.
+        Styles can only be compared if their encoders have equal fingerprints.
         """
         return {"encoder": type(self).__name__, "weights": weight_digest(self)}
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """Style vector ``(d,)`` of images ``(N, 3, H, W)``."""
-
-    def moments(self, images: Tensor) -> list[ImageMoments]:
-        """What the style of any batch with these images follows from, one per tap."""
-        raise NotImplementedError
-
-    def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
-        """The style of a batch from the moments of its images, as if it had been encoded."""
-        raise NotImplementedError
+        """Return the style vector ``(d,)`` of images ``(N, 3, H, W)``."""
 
 
 class NormalizingEncoder:
-    """An encoder behind a conversion of the inputs to what it wants to see."""
+    """An encoder behind a conversion of the model's inputs to the images that it expects."""
 
     def __init__(self, encoder: Encoder, convert: Callable[[Tensor], Tensor]) -> None:
         self.encoder = encoder
@@ -63,19 +55,6 @@ class NormalizingEncoder:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         return self.encoder(self.convert(inputs))
-
-    def moments(self, inputs: Tensor) -> list[ImageMoments]:
-        """See :class:`Encoder`."""
-        return self.encoder.moments(self.convert(inputs))
-
-    def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
-        """See :class:`Encoder`."""
-        return self.encoder.pooled(taps)
-
-    @property
-    def pools(self) -> bool:
-        """See :class:`Encoder`."""
-        return self.encoder.pools
 
     @property
     def groups(self) -> list[int] | None:
@@ -86,8 +65,64 @@ class NormalizingEncoder:
 
 
 def weight_digest(module: nn.Module) -> str:
-    """A checksum of all weights of a module."""
+    """Return a checksum of all weights of a module."""
     digest = hashlib.sha256()
     for value in module.state_dict().values():
         digest.update(tensor_bytes(value))
     return digest.hexdigest()
+
+
+def reduced(images: Tensor, size: Size) -> Tensor:
+    """Resize images ``(N, C, H, W)`` to the size at which they are encoded.
+
+    A pair is used as it is, whatever the proportions. The other two keep the proportions and never
+    enlarge. They average pixels, so that noise and texture fade alike in all images.
+    """
+    if isinstance(size, tuple):
+        return interpolate(images, size, mode="bilinear", antialias=True)
+    sides = images.shape[-2:]
+    fraction = size if isinstance(size, float) else size / min(sides)
+    if fraction >= 1:
+        return images
+    height, width = (max(1, round(fraction * side)) for side in sides)
+    return interpolate(images, (height, width), mode="area")
+
+
+def middle(images: Tensor, fraction: float) -> Tensor:
+    """Crop the middle of images ``(N, C, H, W)``, a fraction of both sides, without resampling.
+
+    Parts of all images of a batch describe its style better than all of a few images. Noise and
+    blur, which a smaller copy would smooth away, stay.
+    """
+    height, width = (max(1, round(fraction * side)) for side in images.shape[-2:])
+    top, left = ((images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2)
+    return images[..., top : top + height, left : left + width]
+
+
+def check_crop(crop: Any) -> float | None:
+    """Return a valid crop; refuse all else."""
+    is_number = isinstance(crop, (int, float)) and not isinstance(crop, bool)
+    if crop is None or (is_number and 0 < crop <= 1):
+        return crop
+    raise ReservoirError(
+        f"reservoir.style.crop must be a share of both sides in (0, 1], or None, got {crop!r}"
+    )
+
+
+def check_size(size: Any) -> Size | None:
+    """Return a valid size, a pair as a tuple; refuse all else."""
+    if size is None:
+        return None
+    if isinstance(size, Sequence) and len(size) == 2 and all(_is_side(side) for side in size):
+        height, width = size
+        return height, width
+    if _is_side(size) or (isinstance(size, float) and 0 < size <= 1):
+        return size
+    raise ReservoirError(
+        "reservoir.style.size must be (height, width), the length of the shorter side in pixels, "
+        f"a share of both sides in (0, 1], or None, got {size!r}"
+    )
+
+
+def _is_side(side: Any) -> bool:
+    return isinstance(side, int) and not isinstance(side, bool) and side > 0

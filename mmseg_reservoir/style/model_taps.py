@@ -12,30 +12,28 @@ from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..registry import register, suggest
-from .encoder import Encoder
+from .encoder import Encoder, Size, check_size, reduced
 from .statistics import Statistic, find_statistic, name_of
-from .view_size import Size, check_size, reduced
 
 
 class _Enough(Exception):
-    """All taps have been reached: the rest of the forward pass is not needed."""
+    """Raised when all taps have been reached, to skip the rest of the forward pass."""
 
 
 @register("style", "model")
 class ModelStyleEncoder(Encoder):
-    """Channel statistics of named modules of a frozen copy of the source model.
+    """Channel statistics of named modules in a frozen copy of the source model.
 
-    The copy keeps its parameters while the model adapts: a style must not depend on the expert
-    that happens to be loaded.
+    The copy does not adapt, since a style must not depend on the expert that is loaded.
 
     Args:
-        model: The source model; copied.
-        taps: Names of its modules, in any order. Their outputs may be feature maps
-            ``(N, C, H, W)`` or tokens ``(N, L, C)``.
-        forward: How to run the model; default: call it.
-        statistic: The name of a style statistic, or a function of features.
-        size: Size of the copy of the images that the model gets, as for ``"vgg"``. Defaults to
-            None, the images as they are.
+        model: The source model, which is copied.
+        taps: Names of its modules, in any order, which return feature maps ``(N, C, H, W)`` or
+            tokens ``(N, L, C)``.
+        forward: Function that runs the model. Defaults to a plain call.
+        statistic: Name of a style statistic, or a function of features. Defaults to ``"logvar"``.
+        size: Size of the copy of the images to encode, as for ``"vgg"``. Defaults to None, the
+            images as they are.
     """
 
     sees = "inputs"
@@ -57,7 +55,9 @@ class ModelStyleEncoder(Encoder):
             if tap not in modules:
                 raise ReservoirError(f"the model has no module {tap!r}{suggest(tap, modules)}")
         if not self.taps:
-            raise ReservoirError("reservoir.style.taps is empty: name modules of the model")
+            raise ReservoirError(
+                "reservoir.style.taps is empty: give names of modules of the model"
+            )
         self.model = copy.deepcopy(model).requires_grad_(False).eval()
         self._run = forward
         self._styles: dict[str, Tensor] = {}
@@ -76,27 +76,25 @@ class ModelStyleEncoder(Encoder):
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """Style vector ``(d,)`` of images as the model wants them."""
+        """Return the style vector ``(d,)`` of inputs of the model."""
         self._styles.clear()
         try:
             self._run(self.model, images if self.size is None else reduced(images, self.size))
         except _Enough:
             styles = [self._styles[tap] for tap in self.taps]
-            self.groups = [len(style) for style in styles]  # not known before the first image
+            self.groups = [len(style) for style in styles]  # unknown before the first image
             return torch.cat(styles)
         missing = [tap for tap in self.taps if tap not in self._styles]
-        raise ReservoirError(f"the modules {missing} were not run: choose other style taps")
+        raise ReservoirError(f"the modules {missing} did not run: choose other style taps")
 
 
 def _as_maps(output: object, tap: str) -> Tensor:
-    """What a module returned as feature maps ``(N, C, H, W)``."""
     if isinstance(output, Tensor) and output.ndim == 4:
         return output
     if isinstance(output, Tensor) and output.ndim == 3:
         return output.transpose(1, 2).unsqueeze(-1)
-    what = f"a {type(output).__name__}"
-    if isinstance(output, Tensor):
-        what = f"a tensor {tuple(output.shape)}"
+    is_tensor = isinstance(output, Tensor)
+    what = f"a tensor {tuple(output.shape)}" if is_tensor else f"a {type(output).__name__}"
     raise ReservoirError(
         f"the style tap {tap!r} returns {what}, not feature maps (N, C, H, W) or tokens "
         "(N, L, C): choose another module for reservoir.style.taps"

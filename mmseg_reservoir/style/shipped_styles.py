@@ -1,4 +1,4 @@
-"""Styles of the source that come with the project, for models that were trained on it."""
+"""Bundled styles of Cityscapes, for models that were trained on it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from ..io.files import shipped
 
 CITYSCAPES = "checkpoints/styles_cityscapes.safetensors"
-"""Of frames of Cityscapes' training set; ``checkpoints/README.md`` tells how they were made."""
+"""Styles of Cityscapes' training frames; ``checkpoints/README.md`` documents how to make them."""
 
 SIZE = (128, 256)
-"""Height and width in which those frames were looked at, whatever their own size was."""
+"""Height and width at which those frames were encoded."""
 
 ASPECTS = (1.6, 2.2)
-"""Frames of other proportions, width over height, would be distorted in that size."""
+"""Range of width over height; frames outside would be distorted at that size."""
 
 
 def misfit(height: int, width: int) -> str | None:
-    """Why frames of a size cannot be compared with the shipped styles; None if they can."""
+    """Return why frames of a size do not fit the bundled styles; None if they do."""
     if height < SIZE[0] or width < SIZE[1]:
         return f"smaller than {SIZE[1]}x{SIZE[0]}, hence blurred at that size"
     if not ASPECTS[0] <= width / height <= ASPECTS[1]:
@@ -28,7 +28,7 @@ def misfit(height: int, width: int) -> str | None:
 
 
 def with_cityscapes_styles(reservoir: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a reservoir that is calibrated by the shipped styles; what is given stays."""
+    """Add the bundled styles to the options of a reservoir, unless these set others."""
     style, calibration = (reservoir.get(name) or {} for name in ("style", "calibration"))
     return {
         **reservoir,

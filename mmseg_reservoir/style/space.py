@@ -1,4 +1,4 @@
-"""The space in which styles are compared: transforms that are fitted on the source."""
+"""The space in which styles are compared: transforms fitted on the styles of the source."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ _FOLDS = 5
 
 
 class Transform(ABC):
-    """A map of styles ``(n, d)`` that is fitted on those of the source."""
+    """A map of styles ``(n, d)``, fitted on those of the source.
 
-    honest = True
-    """Whether source styles look more typical than they are where they took part in the fit."""
+    Args:
+        groups: Lengths of the blocks of a style vector, one per tap. Defaults to None, one block.
+    """
+
+    needs_no_crossfit = True
+    """Whether the fitted styles are mapped as unseen ones are. A transform that makes the styles of
+    its own fit look more typical sets this to False: these are then mapped by cross-fitting."""
 
     def __init__(self, groups: Sequence[int] | None = None) -> None:
         self.groups = None if groups is None else list(groups)
         self.state: dict[str, Tensor] = {}
 
     def fit(self, styles: Tensor) -> Transform:
-        """Learn from source styles ``(n, d)``."""
+        """Fit to source styles ``(n, d)``; return the transform itself."""
         return self
 
     @abstractmethod
@@ -37,7 +42,7 @@ class Transform(ABC):
 
 @register("transform", "identity")
 class Identity(Transform):
-    """Leaves styles as they are."""
+    """No transform."""
 
     def __call__(self, styles: Tensor) -> Tensor:
         return styles
@@ -45,7 +50,7 @@ class Identity(Transform):
 
 @register("transform", "gain_removal")
 class GainRemoval(Transform):
-    """Subtracts the mean of every tap: a global change of contrast moves all its log-variances."""
+    """Subtraction of each tap's mean: a global contrast change shifts all its log-variances."""
 
     def __call__(self, styles: Tensor) -> Tensor:
         blocks = styles.split(self.groups or styles.shape[1], dim=1)
@@ -54,10 +59,10 @@ class GainRemoval(Transform):
 
 @register("transform", "standardise")
 class Standardise(Transform):
-    """Every channel with mean 0 and variance 1 on the source."""
+    """Scaling of each channel to mean 0 and variance 1 on the source."""
 
     def fit(self, styles: Tensor) -> Transform:
-        # A dead channel has no spread: it must not divide by zero.
+        # A dead channel has no spread.
         scale = styles.std(dim=0).clamp_min(1e-6)
         self.state = {"mean": styles.mean(dim=0), "scale": scale}
         return self
@@ -68,16 +73,16 @@ class Standardise(Transform):
 
 @register("transform", "whiten")
 class Whiten(Transform):
-    """Removes what varies together on the source, as exposure does (Ledoit-Wolf covariance)."""
+    """Whitening by the Ledoit-Wolf covariance: removes common variation, such as exposure."""
 
-    honest = False
+    needs_no_crossfit = False
 
     def fit(self, styles: Tensor) -> Transform:
         from sklearn.covariance import LedoitWolf
 
         fitted = LedoitWolf().fit(styles.double().numpy())
         values, vectors = torch.linalg.eigh(torch.from_numpy(fitted.covariance_))
-        # The symmetric root: fits on other frames (the folds) must not turn the axes.
+        # The symmetric root: fits on other frames (the folds) must not rotate the axes.
         matrix = (vectors * values.clamp_min(1e-12).rsqrt()) @ vectors.T
         mean = torch.from_numpy(fitted.location_)
         self.state = {"mean": mean.to(styles), "matrix": matrix.to(styles)}
@@ -89,10 +94,10 @@ class Whiten(Transform):
 
 @register("transform", "squash")
 class Squash(Transform):
-    """``z / sqrt(r^2 + |z|^2)``, r the typical length on the source.
+    """``z / sqrt(r^2 + |z|^2)``, with r the typical length on the source.
 
-    Near the source nothing changes but the scale. Far from it only the direction counts, so that
-    all domains scatter alike, however far they are.
+    Near the source only the scale changes. Far from it only the direction counts, so that
+    all domains scatter alike.
     """
 
     def fit(self, styles: Tensor) -> Transform:
@@ -113,9 +118,9 @@ class StyleSpace:
         torch.Size([8])
 
     Args:
-        all: Transforms of the whole vector, in order; each registered as ``"transform"``.
-        mean: Those of its means, where the statistic is ``mean_var``.
-        logvar: Those of its log-variances, likewise.
+        all: Names of registered transforms of the whole vector, in order.
+        mean: Transforms of its means; needs the statistic ``mean_var``.
+        logvar: Transforms of its log-variances; needs the statistic ``mean_var``.
     """
 
     def __init__(
@@ -131,10 +136,10 @@ class StyleSpace:
             if steps is not None
         }
         if not self.chains:
-            raise ReservoirError("the style space needs one part at least: all, mean or logvar")
+            raise ReservoirError("the style space needs at least one part: set all, mean or logvar")
 
     def fit(self, styles: Tensor, groups: Sequence[int] | None = None) -> StyleSpace:
-        """Fit all transforms; returns itself.
+        """Fit all transforms; return the space itself.
 
         Args:
             styles: Styles of the source, ``(n, d)``.
@@ -146,7 +151,7 @@ class StyleSpace:
                 f"the blocks {list(groups)} of a style must add up to its length, {length}"
             )
         columns = _columns(length, groups)
-        # In double precision: the whitening divides by small numbers.
+        # In double precision, since the whitening divides by small numbers.
         styles = styles.detach().cpu().double()
         self._parts: list[tuple[Tensor, list[Transform]]] = []
         held_out = []
@@ -154,14 +159,14 @@ class StyleSpace:
             if name not in columns:
                 raise ReservoirError(
                     f"reservoir.space.{name} needs reservoir.style.statistic='mean_var', and an "
-                    "encoder that tells the length of its blocks; else use reservoir.space.all"
+                    "encoder with the lengths of its blocks: otherwise use reservoir.space.all"
                 )
             chosen, sizes = columns[name]
             chain, unseen = _fit_chain(styles[:, chosen], steps, sizes)
             self._parts.append((chosen, chain))
             held_out.append(unseen)
         self.held_out = torch.cat(held_out, dim=1).float()
-        """The source styles as if they had not been seen by the fit: what to calibrate on."""
+        """The source styles, mapped as if the fit had not seen them, to calibrate on."""
         return self
 
     def __call__(self, style: Tensor) -> Tensor:
@@ -171,7 +176,7 @@ class StyleSpace:
         return torch.cat(parts, dim=1)[0].float()
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been fitted."""
+        """Return the fitted values."""
         states = [[step.state for step in chain] for _, chain in self._parts]
         return {"parts": states, "held_out": self.held_out}
 
@@ -184,7 +189,7 @@ class StyleSpace:
 
 
 def _columns(length: int, groups: Sequence[int] | None) -> dict[str, tuple[Tensor, list[int]]]:
-    """Columns and block lengths of each part: a block of ``mean_var`` is means, then logvars."""
+    """Return columns and block lengths by part; a ``mean_var`` block is means, then logvars."""
     everything = torch.arange(length)
     columns = {"all": (everything, [length] if groups is None else list(groups))}
     if groups is not None and all(size % 2 == 0 for size in groups):
@@ -198,10 +203,10 @@ def _columns(length: int, groups: Sequence[int] | None) -> dict[str, tuple[Tenso
 def _fit_chain(
     styles: Tensor, steps: Sequence[type[Transform]], groups: list[int]
 ) -> tuple[list[Transform], Tensor]:
-    """Fit the transforms one after the other; also the source styles as if they were unseen."""
+    """Fit a chain; return it and the source styles, mapped as if they were unseen."""
     chain, unseen = [], styles
     for kind in steps:
-        if kind.honest:
+        if kind.needs_no_crossfit:
             step = kind(groups).fit(unseen)
             unseen = step(unseen)
         else:
@@ -213,8 +218,8 @@ def _fit_chain(
 
 
 def _cross_fit(kind: type[Transform], styles: Tensor, groups: list[int]) -> Tensor:
-    """Every style by a transform that was fitted without it."""
-    # In strides: the frames of one drive lie side by side and resemble each other.
+    """Map every style by a transform fitted without it."""
+    # In strides, since neighboring frames of one drive resemble each other.
     fold = torch.arange(len(styles)) % min(_FOLDS, len(styles))
     unseen = torch.empty_like(styles)
     for i in fold.unique():

@@ -1,4 +1,4 @@
-"""Channel statistics of a feature map ``(N, C, H, W)``: what a style is made of."""
+"""Channel statistics of feature maps, of which styles consist, and distances of styles."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..errors import ReservoirError
 from ..registry import find, register
 
 Statistic = Callable[[Tensor], Tensor]
-"""From features ``(N, C, H, W)`` to one vector, as long as ``C`` makes it."""
+"""Function from features ``(N, C, H, W)`` to one vector, whose length depends on C."""
+
+Distance = Callable[[Tensor, Tensor], Tensor]
+"""Function of styles ``(n, d)`` and centroids ``(K, d)``, to distances ``(n, K)``."""
 
 SMALLEST_VARIANCE = 1e-8  # a constant image has variance 0; its style must stay finite
 SMOOTHING = 1e-5  # of the published mean_var
@@ -20,13 +24,13 @@ _BLOCK = 2048  # pixels of up to 512 channels: a few hundred KB
 
 @register("statistic", "logvar")
 def logvar(features: Tensor) -> Tensor:
-    """Log of the unbiased variance over batch and space: the paper's choice, ``(C,)``."""
+    """Return the log of the variance over batch and space, the paper's choice, ``(C,)``."""
     return var(features).clamp_min(SMALLEST_VARIANCE).log()
 
 
 @register("statistic", "var")
 def var(features: Tensor) -> Tensor:
-    """The unbiased variance over batch and space, ``(C,)``."""
+    """Return the unbiased variance over batch and space, ``(C,)``."""
     pixels = _pixels_by_channel(features)
     if pixels is None:
         return features.var(dim=(0, 2, 3))
@@ -35,19 +39,19 @@ def var(features: Tensor) -> Tensor:
 
 @register("statistic", "mean")
 def mean(features: Tensor) -> Tensor:
-    """The mean over batch and space, ``(C,)``."""
+    """Return the mean over batch and space, ``(C,)``."""
     return features.mean(dim=(0, 2, 3))
 
 
 @register("statistic", "mean_var")
 def mean_var(features: Tensor) -> Tensor:
-    """Mean and log-variance over space of every image, averaged over the batch, ``(2 C,)``."""
+    """Return mean and log-variance over space, averaged over the images, ``(2 C,)``."""
     means, variances = image_moments(features)
     return torch.cat([means, (variances + SMOOTHING).log()], dim=1).mean(dim=0)
 
 
 def image_moments(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and unbiased variance over space of every image and channel, both ``(N, C)``."""
+    """Return mean and unbiased variance over space, by image and channel, both ``(N, C)``."""
     pixels = _pixels_by_channel(features)
     if pixels is None:
         return features.mean(dim=(2, 3)), features.var(dim=(2, 3))
@@ -55,18 +59,17 @@ def image_moments(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pixels_by_channel(features: Tensor) -> Tensor | None:
-    """Features ``(N, H W, C)`` without a copy, if they lie so in memory; else None."""
+    """Return a view ``(N, H W, C)`` of channels-last features; None for other layouts."""
     if not features.is_contiguous(memory_format=torch.channels_last):
         return None
     return features.permute(0, 2, 3, 1).flatten(1, 2)
 
 
 def _moments(pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and unbiased variance of pixels ``(N, P, C)`` over ``P``, both ``(N, C)``.
+    """Return mean and unbiased variance of pixels ``(N, P, C)`` over ``P``, both ``(N, C)``.
 
-    torch's own variance goes through its input number by number, which takes longer than some of
-    VGG's convolutions. Deviations from a known mean are no less exact, and those of a block of
-    pixels stay in the cache.
+    torch's variance would take longer than some of VGG's convolutions. Deviations from the mean,
+    block by block, stay in the processor's cache and are as exact.
     """
     mean = pixels.mean(dim=1, keepdim=True)
     square = torch.zeros_like(mean[:, 0])
@@ -77,12 +80,12 @@ def _moments(pixels: Tensor) -> tuple[Tensor, Tensor]:
 
 @register("statistic", "gram")
 def gram(features: Tensor) -> Tensor:
-    """The diagonal of the Gram matrix: sums of squares over space, averaged, ``(C,)``."""
+    """Return the diagonal of the Gram matrix: squares summed over space, averaged, ``(C,)``."""
     return features.square().sum(dim=(2, 3)).mean(dim=0)
 
 
 def find_statistic(statistic: str | Statistic) -> Statistic:
-    """The statistic of a name; a function is taken as it is."""
+    """Return the statistic of a name; a function is returned unchanged."""
     function = find("statistic", statistic)
     if not callable(function):
         raise ReservoirError(
@@ -92,19 +95,43 @@ def find_statistic(statistic: str | Statistic) -> Statistic:
 
 
 def name_of(statistic: Statistic) -> str:
-    """What tells a statistic from others."""
-    # Without a name, as a partial, it may have a repr for this run only: then it equals no other.
+    """Return the name that identifies a statistic."""
+    # A partial has no name, and its repr may change between runs: then it equals no other.
     return getattr(statistic, "__name__", None) or repr(statistic)
 
 
 def length_of(statistic: Statistic, channels: int) -> int:
-    """How many numbers a statistic makes of features with so many channels: by trying it."""
-    generator = torch.Generator().manual_seed(0)  # torch's own stays as it is
+    """Return the length of a statistic's vector for a number of channels, by a trial."""
+    generator = torch.Generator().manual_seed(0)  # leaves torch's global generator alone
     vector = statistic(torch.randn(2, channels, 8, 8, generator=generator))
     if not isinstance(vector, Tensor) or vector.ndim != 1:
         shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
         raise ReservoirError(
-            f"the style statistic {name_of(statistic)!r} makes {shape} of features "
-            f"(2, {channels}, 8, 8): let it return one vector, over all images and places"
+            f"the style statistic {name_of(statistic)!r} returns {shape} for features "
+            f"(2, {channels}, 8, 8): let it return one vector, over all images and positions"
         )
     return len(vector)
+
+
+@register("distance", "euclidean")
+def euclidean(styles: Tensor, centroids: Tensor) -> Tensor:
+    """Return ``||s - c||``, as in the paper."""
+    # The matrix-product form loses digits for near points, and K is small.
+    return torch.cdist(styles, centroids, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+@register("distance", "cosine")
+def cosine(styles: Tensor, centroids: Tensor) -> Tensor:
+    """Return ``1 - cos(s, c)``, between 0 and 2."""
+    return 1 - F.normalize(styles, dim=1) @ F.normalize(centroids, dim=1).T
+
+
+@register("distance", "kl")
+def kullback_leibler(styles: Tensor, centroids: Tensor) -> Tensor:
+    """Return ``KL(softmax(s) || softmax(c))``, styles as distributions over channels.
+
+    The paper does not say how styles become distributions; the softmax works for every statistic.
+    """
+    log_p, log_q = styles.log_softmax(dim=1), centroids.log_softmax(dim=1)
+    p = log_p.exp()
+    return ((p * log_p).sum(dim=1, keepdim=True) - p @ log_q.T).clamp_min(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,18 +15,16 @@ from ..errors import ReservoirError
 from ..io.checkpoints import read_weights
 from ..io.files import shipped
 from ..registry import choose, register
-from .encoder import Encoder
-from .image_moments import ImageMoments, pooled
+from .encoder import Encoder, Size, check_crop, check_size, middle, reduced
 from .statistics import Statistic, find_statistic, length_of, name_of
-from .view_size import Size, check_crop, check_size, middle, reduced
 
 SHIPPED = "checkpoints/vgg19_front.safetensors"
-"""The convolutions that come with this project; ``checkpoints/README.md`` tells their origin."""
+"""The bundled convolutions; ``checkpoints/README.md`` documents their origin."""
 SHIPPED_TAPS = 7
-"""The last of them."""
+"""The last tap of the bundled convolutions."""
 
 VGG19_URL = "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth"
-"""torchvision's own file; the part behind the dash is the start of its sha256."""
+"""torchvision's file; the part behind the dash is the start of its sha256."""
 
 TAP_SETS: dict[str, tuple[int, ...]] = {
     "shallow": (2, 5, 7),
@@ -50,13 +48,13 @@ _VGG19: tuple[int | Literal["M"], ...] = (
 
 
 def convolution_indices() -> list[int]:
-    """Indices of the convolutions in VGG-19's ``features``, as torchvision counts them."""
+    """Return the indices of the convolutions in VGG-19's ``features``, as torchvision counts."""
     kinds = [kind for width in _VGG19 for kind in ("M" if width == "M" else ("conv", "ReLU"))]
     return [index for index, kind in enumerate(kinds) if kind == "conv"]
 
 
 def vgg19_features(last: int) -> nn.Sequential:
-    """VGG-19 ``features[0 .. last]`` with torchvision's indices, without torchvision."""
+    """Build VGG-19 ``features[0 .. last]`` with torchvision's indices, without torchvision."""
     layers: list[nn.Module] = []
     channels = 3
     for width in _VGG19:
@@ -71,24 +69,24 @@ def vgg19_features(last: int) -> nn.Sequential:
 
 
 def seeded_weights(features: nn.Sequential, seed: int = 0) -> dict[str, Tensor]:
-    """Fixed random weights (He-normal), for tests and comparisons.
+    """Return fixed random weights (He-normal), for tests and comparisons.
 
-    Random filters still respond to contrast, colour and texture, so styles can be told apart, but
-    they are not the paper's features.
+    Random filters still respond to contrast, color and texture, so styles differ. They are not the
+    paper's features.
     """
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     for index, layer in enumerate(features):
         if isinstance(layer, nn.Conv2d):
             std = (2 / (layer.in_channels * 9)) ** 0.5
-            assert layer.bias is not None, "the convolutions of VGG-19 have one"
+            assert layer.bias is not None
             weights[f"{index}.weight"] = std * torch.randn(layer.weight.shape, generator=generator)
             weights[f"{index}.bias"] = 0.05 * torch.randn(layer.bias.shape, generator=generator)
     return weights
 
 
 def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
-    """The tensors of a VGG-19 by ``{i}.weight`` and ``{i}.bias``.
+    """Read the tensors of a VGG-19, by ``{i}.weight`` and ``{i}.bias``.
 
     Args:
         weights: ``"shipped"``, ``"torchvision"``, or a path (keys ``features.{i}.weight``).
@@ -108,9 +106,9 @@ def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
 
 
 def download_vgg19() -> dict[str, Tensor]:
-    """torchvision's file (550 MB), downloaded once and checked by its sha256.
+    """Return torchvision's weights (550 MB), downloaded once and checked by their sha256.
 
-    Through ``torch.hub``, the loader behind mmengine's, which does not pass the check on.
+    mmengine's loader would not check the hash.
     """
     try:
         return torch.hub.load_state_dict_from_url(
@@ -120,13 +118,13 @@ def download_vgg19() -> dict[str, Tensor]:
         raise ReservoirError(
             f"cannot download the VGG-19 weights ({error}): set reservoir.style.weights to the "
             f"path of a copy of {VGG19_URL.rsplit('/', 1)[1]}, or to 'shipped' (the filters of "
-            f"the taps up to {SHIPPED_TAPS}, which come with this project)"
+            f"the taps up to {SHIPPED_TAPS}, which are bundled)"
         ) from error
 
 
 @register("style", "vgg")
 class StyleEncoder(Encoder):
-    """Turn a batch into one style vector: channel statistics of VGG-19 features before ReLU.
+    """Channel statistics of VGG-19 features before ReLU (paper, Sec. 4.1).
 
     Example:
         >>> encoder = StyleEncoder()
@@ -134,20 +132,18 @@ class StyleEncoder(Encoder):
         torch.Size([320])
 
     Args:
-        weights: ``"shipped"`` for the filters that come with this project (taps up to 7),
-            ``"torchvision"`` to download its file (550 MB), the path of that file or another
-            VGG-19's, or ``"seeded"`` for fixed random filters.
-        taps: Indices into VGG-19's ``features`` (convolutions, so the values before ReLU), or a
-            name of ``TAP_SETS``.
-        statistic: The name of a style statistic, or a function of features.
-        size: Look at a smaller copy of the images, for speed: ``(height, width)``; one whole
-            number, the length of the shorter side (images that are no larger stay as they are); or
-            a share of both sides, such as 0.5. None: the images as they are.
-        crop: Of that copy, look at the middle alone: so much of both sides. For batches of many
-            images; a frame that comes alone is needed whole. None: all of it.
+        weights: ``"shipped"`` for the bundled filters (taps up to 7), ``"torchvision"`` to
+            download its file (550 MB), the path of a VGG-19's file, or ``"seeded"`` for fixed
+            random filters. Defaults to ``"shipped"``.
+        taps: Indices of convolutions in VGG-19's ``features``, or a name of ``TAP_SETS``. Defaults
+            to ``"shallow"``.
+        statistic: Name of a style statistic, or a function of features. Defaults to ``"logvar"``.
+        size: Size of the copy of the images to encode, for speed: ``(height, width)``, the length
+            of the shorter side in pixels (smaller images are not enlarged), or a fraction of both
+            sides, such as 0.5. Defaults to None, the images as they are.
+        crop: Fraction of both sides of that copy, around its middle, to encode. Meant for batches
+            of many images, not for single frames. Defaults to None, all of it.
     """
-
-    pools = True
 
     def __init__(
         self,
@@ -163,11 +159,11 @@ class StyleEncoder(Encoder):
         self.statistic = find_statistic(statistic)
         self.size = check_size(size)
         self.crop = check_crop(crop)
-        with torch.device("meta"):  # no random initialisation: the weights follow
+        with torch.device("meta"):  # no random initialization: the weights follow
             self.features = vgg19_features(max(self.taps))
         channels = [len(self.features.get_parameter(f"{tap}.bias")) for tap in self.taps]
         self.groups = [length_of(self.statistic, count) for count in channels]
-        # Only now, when all options are known to be right, are files read.
+        # Files are read last, when all options are valid.
         seeded = weights == "seeded"
         self._load(seeded_weights(self.features) if seeded else read_vgg19_weights(weights))
         self.requires_grad_(False).eval()
@@ -176,34 +172,24 @@ class StyleEncoder(Encoder):
         wanted = self.features.state_dict()
         for key, value in wanted.items():
             if key not in state or state[key].shape != value.shape:
-                shape = tuple(state[key].shape) if key in state else "nothing"
+                shape = tuple(state[key].shape) if key in state else "missing"
                 raise ReservoirError(
                     f"{self.weights} is not a VGG-19 with the style taps {list(self.taps)}: "
-                    f"features.{key} should be {tuple(value.shape)}, found {shape}. Choose other "
+                    f"features.{key} should be {tuple(value.shape)}, is {shape}. Choose other "
                     "reservoir.style.weights, or other taps"
                 )
         self.features.load_state_dict({key: state[key].float() for key in wanted}, assign=True)
 
     def fingerprint(self) -> dict[str, Any]:
         view = {"size": list(self.size) if isinstance(self.size, tuple) else self.size}
-        if self.crop is not None:  # styles of before there was a crop are of whole images
+        if self.crop is not None:  # older fingerprints have no crop: they stay valid
             view["crop"] = self.crop
         taps = {"taps": list(self.taps), "statistic": name_of(self.statistic)}
         return super().fingerprint() | taps | view
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Style vector ``(d,)`` of ImageNet-normalised images ``(N, 3, H, W)``."""
-        return torch.cat(self._at_taps(images, self.statistic))
-
-    def moments(self, images: Tensor) -> list[ImageMoments]:
-        return self._at_taps(images, ImageMoments.of)
-
-    def pooled(self, taps: Sequence[ImageMoments]) -> Tensor:
-        return torch.cat([pooled(self.statistic, moments) for moments in taps])
-
     @torch.no_grad()
-    def _at_taps(self, images: Tensor, measure: Callable[[Tensor], Any]) -> list[Any]:
-        """What is measured of the features at each tap."""
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the style vector ``(d,)`` of ImageNet-normalized images ``(N, 3, H, W)``."""
         if self.features[0].weight.device != images.device:
             self.to(images.device)
         # Statistics of half-precision features would lose the small variances.
@@ -213,22 +199,20 @@ class StyleEncoder(Encoder):
                 x = reduced(x, self.size)
             if self.crop is not None:
                 x = middle(x, self.crop)
-            # All that follows is faster where the channels of a pixel lie side by side.
+            # The layers and the statistics are faster on channels-last memory.
             x = x.contiguous(memory_format=torch.channels_last)
-            measured = []
+            blocks = []
             with explain_unfit(self, x):
                 for index, layer in enumerate(self.features):
-                    # New memory for as many numbers would take longer than the ReLU itself.
+                    # In place: allocating the output would take longer than the ReLU itself.
                     x = x.relu_() if isinstance(layer, nn.ReLU) else layer(x)
                     if index in self.taps:
-                        value = measure(x)
-                        # A statistic of one's own may be a view of what ReLU is about to change.
-                        measured.append(value.clone() if isinstance(value, Tensor) else value)
-        return measured
+                        # A custom statistic may return a view, which the next ReLU would change.
+                        blocks.append(self.statistic(x).clone())
+        return torch.cat(blocks)
 
 
 def _check_taps(taps: Sequence[int] | str, weights: str) -> tuple[int, ...]:
-    """The taps in the order in which the features pass them."""
     chosen = choose(taps, TAP_SETS, "set of style taps") if isinstance(taps, str) else taps
     valid = convolution_indices()
     if not isinstance(chosen, Sequence) or not chosen or any(tap not in valid for tap in chosen):

@@ -45,7 +45,7 @@ def test_wrong_files_are_explained(warm, tmp_path):
     with pytest.raises(ReservoirError, match=r"no BECoTTA weights at .*: make them"):
         load(path, warm)
     path.write_bytes(b"not a file of tensors")
-    with pytest.raises(ReservoirError, match=r"cannot be read .* with tools/warmup\.py"):
+    with pytest.raises(ReservoirError, match=r"cannot be read .* with .reservoir warmup."):
         load(path, warm)
     save_file({"weight": torch.zeros(2)}, path, metadata={"format": "pt"})
     with pytest.raises(ReservoirError, match="holds no BECoTTA weights"):

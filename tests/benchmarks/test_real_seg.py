@@ -7,8 +7,8 @@ import torch
 from stream_run import CONFIGS
 
 from benchmarks import real_seg
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.config.presets import PRESETS, with_preset
-from tools import test_tta
 
 SMALL = ["--methods", "tent", "--rounds=1", "--split=train", "--size", "64", "32"]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_reservoir.cli.command_line import add_config_options, check_seed, parse, run_cli
+from mmseg_reservoir.cli.command_line import parse, run_cli
+from mmseg_reservoir.cli.options import add_test_options, check_seed
 from mmseg_reservoir.config.config_files import find_config, import_custom_modules, read_config
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import shipped
@@ -58,7 +59,7 @@ def test_a_config_that_is_nowhere(tmp_path):
 
 def test_options_of_a_test(file):
     parser = argparse.ArgumentParser()
-    add_config_options(parser)
+    add_test_options(parser)
     args = parse(parser, [str(file), "--seed=3", "--cfg-options", "a.b=[1,2]", "c=x"])
     assert (args.seed, args.work_dir) == (3, None)
     assert args.cfg_options == {"a.b": [1, 2], "c": "x"}
@@ -189,7 +190,7 @@ def test_the_exit_of_a_parser_is_none_of_a_signal():
 )
 def test_spaces_belong_to_values(file, text, key, value):
     parser = argparse.ArgumentParser()
-    add_config_options(parser)
+    add_test_options(parser)
     assert parse(parser, [str(file), "--cfg-options", text]).cfg_options == {key: value}
 
 
@@ -245,7 +246,7 @@ def test_a_package_that_is_missing_is_named(tmp_path, package):
 
 def parsed(option):
     parser = argparse.ArgumentParser()
-    add_config_options(parser)
+    add_test_options(parser)
     return parse(parser, ["config.py", "--cfg-options", option]).cfg_options
 
 

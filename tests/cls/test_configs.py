@@ -15,10 +15,10 @@ from mmseg_reservoir.report.published import (
     METAFILE,
     find_row,
     load_rows,
-    published_table,
     row_of,
     stream_name,
 )
+from mmseg_reservoir.report.tables import published_table
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "cls"

@@ -9,8 +9,9 @@ from mmseg_reservoir.cls.run import LazySource, run
 from mmseg_reservoir.cls.stream import Stream
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.registry import table
+from mmseg_reservoir.report.scores import by_domain
 from mmseg_reservoir.report.summary import summarize
-from mmseg_reservoir.report.tables import by_domain, visit_table
+from mmseg_reservoir.report.tables import visit_table
 from mmseg_reservoir.runs.reader import group_key, read_runs
 from mmseg_reservoir.runs.route_log import read_routes
 

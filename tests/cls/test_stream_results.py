@@ -2,12 +2,11 @@ import json
 
 import pytest
 import torch
+from small_outcomes import make_outcome
 
 from mmseg_reservoir.cls import stream_results
 from mmseg_reservoir.cls.stream import StreamBatch
 from mmseg_reservoir.cls.stream_results import StreamResults
-from mmseg_reservoir.core.pipeline import Outcome
-from mmseg_reservoir.core.route import Route
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.runs.record import RunRecord
 from mmseg_reservoir.runs.route_log import read_routes
@@ -20,9 +19,9 @@ def results_in(folder, one_domain=None):
 def step(scores, domain, round, right, count=4, k=1):
     labels = torch.arange(count) % 2
     logits = torch.eye(2)[torch.where(torch.arange(count) < right, labels, 1 - labels)]
-    outcome = Outcome(logits, Route(k - 1, torch.eye(k)[k - 1], False), k)
+    outcome = make_outcome(logits=logits, expert=k - 1, k=k, seconds=0.8)
     batch = StreamBatch(torch.zeros(count, 3, 2, 2), labels, domain, round, index=0)
-    return scores.add(batch, outcome, seconds=0.8)
+    return scores.add(batch, outcome)
 
 
 def test_scores_of_a_visit_are_over_its_images(tmp_path):
@@ -33,8 +32,8 @@ def test_scores_of_a_visit_are_over_its_images(tmp_path):
     assert visit.n_images == 6
     assert visit.k == 2
     assert visit.seconds == 1.6
-    assert scores.record.routes[1].seconds == 0.4
-    assert scores.record.routes[1].weight == 1
+    assert scores.record.routes[1]["seconds"] == 0.4
+    assert scores.record.routes[1]["weight"] == 1
 
 
 def test_a_round_is_on_disk_before_the_next_one_and_unfinished_until_the_end(tmp_path):
@@ -58,20 +57,20 @@ def test_endless_changes_are_one_domain_and_broken_logits_are_no_number(tmp_path
     step(scores, "fog+snow", 1, right=4)
     visit = step(scores, "snow+jpeg", 1, right=0)
     assert (visit.domain, visit.score) == ("CCC", 50)
-    assert [route.domain for route in scores.record.routes] == ["fog+snow", "snow+jpeg"]
+    assert [route["domain"] for route in scores.record.routes] == ["fog+snow", "snow+jpeg"]
     logits = torch.full((2, 2), torch.nan)
     batch = StreamBatch(torch.zeros(2, 3, 2, 2), torch.zeros(2).long(), "fog", 1, 2)
-    scores.add(batch, Outcome(logits, Route(0, torch.ones(1), False), 1), 0.1)
+    scores.add(batch, make_outcome(logits=logits))
     newest = scores.record.routes[-1]
-    assert (newest.entropy, newest.marginal_entropy) == (None, None)
+    assert (newest["entropy"], newest["marginal_entropy"]) == (None, None)
 
 
 def test_a_model_with_too_few_classes_is_noticed(tmp_path):
     scores = results_in(tmp_path)
     batch = StreamBatch(torch.zeros(2, 3, 2, 2), torch.tensor([0, 6]), "sketch", 1, 0)
-    outcome = Outcome(torch.zeros(2, 3), Route(0, torch.ones(1), False), 1)
+    outcome = make_outcome(logits=torch.zeros(2, 3))
     with pytest.raises(ReservoirError, match=r"knows 3 classes, .* sketch is of class 6"):
-        scores.add(batch, outcome, 0.1)
+        scores.add(batch, outcome)
 
 
 def test_a_long_visit_is_on_disk_before_it_ends(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from mmseg_reservoir.core.moments import Reference, norm_layers
-from mmseg_reservoir.params.normalisation import blend
+from mmseg_reservoir.params.normalization import blend
 
 
 def test_a_channel_that_is_constant_in_the_source_is_no_evidence():

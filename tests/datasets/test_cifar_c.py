@@ -57,7 +57,7 @@ def test_limit(root):
 def test_a_missing_corruption_names_those_that_are_there(root):
     for name in CORRUPTIONS[2:]:
         (root / f"{name}.npy").unlink()
-    message = "no .*fog.npy; .* has gaussian_noise, labels, shot_noise: .*check_dataset.py cifar10c"
+    message = "no .*fog.npy; .* has gaussian_noise, labels, shot_noise: .*reservoir check cifar10c"
     with pytest.raises(ReservoirError, match=message):
         build_dataset(dict(type="cifar10c", root=root, corruptions=["shot_noise", "fog"]))
     with pytest.raises(ReservoirError, match=r"has no .npy files"):

@@ -9,16 +9,16 @@ import pytest
 from ccc_files import write_run
 from image_files import write_image
 
+from mmseg_reservoir.cli.check import main
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.ccc import shards_of
-from mmseg_reservoir.datasets.check import findings
+from mmseg_reservoir.datasets.check import checks
 from mmseg_reservoir.datasets.check.checks import check_all
 from mmseg_reservoir.datasets.check.survey import list_files, read_files
 from mmseg_reservoir.datasets.disk_layout import Array
 from mmseg_reservoir.datasets.imagenet_c import CORRUPTIONS
 from mmseg_reservoir.datasets.pacs import CLASSES as PACS_CLASSES
 from mmseg_reservoir.errors import ReservoirError
-from tools.check_dataset import main
 
 
 def problems(layout, root, fast=False):
@@ -90,35 +90,35 @@ class TestCifar:
         assert problems(small_cifar(), cifar) == []
         survey = list_files(small_cifar(), cifar)
         assert [f.kind for f in check_all_fast(survey) if f.kind.is_note] == [
-            findings.SPLIT_ABSENT
+            checks.SPLIT_ABSENT
         ] * 4
 
     def test_missing_corruption(self, cifar):
         (cifar / "fog.npy").unlink()
-        expected = (findings.NO_IMAGES.title, "test/fog", "no fog.npy below .")
+        expected = (checks.NO_IMAGES.title, "test/fog", "no fog.npy below .")
         for fast in (False, True):
             assert only(problems(small_cifar(), cifar, fast)) == expected
 
     def test_wrong_arrays(self, cifar):
         np.save(cifar / "fog.npy", np.zeros((10, 32, 32, 3), np.uint8))
         text = "fog.npy: uint8 (10, 32, 32, 3), not uint8 (20, 32, 32, 3)"
-        expected = (findings.WRONG_ARRAY.title, "test/fog", text)
+        expected = (checks.WRONG_ARRAY.title, "test/fog", text)
         assert only(problems(small_cifar(), cifar)) == expected
 
     def test_damage(self, cifar):
         path = cifar / "fog.npy"
         path.write_bytes(path.read_bytes()[:-1])
         title, cell, text = only(problems(small_cifar(), cifar))
-        assert (title, cell) == (findings.UNREADABLE.title, "test/fog")
+        assert (title, cell) == (checks.UNREADABLE.title, "test/fog")
         assert text.startswith("fog.npy is truncated")
 
     def test_a_copy_under_another_name(self, cifar):
         shutil.copy(cifar / "fog.npy", cifar / "snow.npy")
-        assert only(problems(small_cifar(), cifar))[0] == findings.DUPLICATES.title
+        assert only(problems(small_cifar(), cifar))[0] == checks.DUPLICATES.title
 
     def test_the_other_cifar(self, cifar):
         title, cell, text = only(problems(small_cifar("cifar100c"), cifar))
-        assert (title, cell) == (findings.WRONG_ARRAY.title, "test/labels")
+        assert (title, cell) == (checks.WRONG_ARRAY.title, "test/labels")
         assert text == "labels.npy: 10 classes from 0 to 9, not 100"
 
     def test_the_command_says_how_to_fix(self, cifar, capsys):
@@ -155,8 +155,8 @@ class TestImageNetC:
         shutil.rmtree(root / "snow")
         kinds = {(title, cell) for title, cell, _ in problems(layout, root)}
         assert kinds == {
-            (findings.WRONG_SIZE.title, "severity5/fog"),
-            (findings.NO_IMAGES.title, "severity5/snow"),
+            (checks.WRONG_SIZE.title, "severity5/fog"),
+            (checks.NO_IMAGES.title, "severity5/snow"),
         }
 
     def test_the_command(self, root, capsys):
@@ -181,7 +181,7 @@ class TestCCC:
         shard = root / self.RUN / "serial_00001.tar"
         shard.write_bytes(shard.read_bytes()[:4096])
         title, cell, _ = only(problems(with_expected(LAYOUTS["ccc"], 2), root))
-        assert (title, cell) == (findings.UNREADABLE.title, "baseline20/speed1000_seed43")
+        assert (title, cell) == (checks.UNREADABLE.title, "baseline20/speed1000_seed43")
 
     def test_the_command_counts_shards(self, root, capsys):
         assert main(["ccc", str(root), "--fast"]) == 1
@@ -212,13 +212,13 @@ class TestDomainNet:
     def test_missing_images_are_named(self, root):
         (root / "clipart/zebra/clipart_344_000001.jpg").unlink()
         name = "clipart/zebra/clipart_344_000001.jpg"
-        expected = (findings.MISSING.title, "all/clipart", name)
+        expected = (checks.MISSING.title, "all/clipart", name)
         assert only(problems(LAYOUTS["domainnet126"], root)) == expected
 
     def test_a_domain_without_images(self, root):
         shutil.rmtree(root / "real/zebra")
         title, cell, text = only(problems(LAYOUTS["domainnet126"], root))
-        assert (title, cell) == (findings.NO_IMAGES.title, "all/real")
+        assert (title, cell) == (checks.NO_IMAGES.title, "all/real")
         assert text == "no real/zebra/real_344_000000.jpg, ... below real"
 
     def test_no_list(self, root, capsys):
@@ -246,8 +246,8 @@ class TestPACS:
         (root / "sketch/dog/1.png").unlink()
         kinds = {(title, cell) for title, cell, _ in problems(layout, root)}
         assert kinds == {
-            (findings.UNREADABLE.title, "all/photo"),
-            (findings.WRONG_COUNT.title, "all/sketch"),
+            (checks.UNREADABLE.title, "all/photo"),
+            (checks.WRONG_COUNT.title, "all/sketch"),
         }
 
     def test_no_images_says_which_names_were_looked_for(self, root):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from mmseg_reservoir.cli import adapt, fleet
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import render_drive
 from mmseg_reservoir.seg.label_images import write_image
 from mmseg_reservoir.snapshot import read_folder
 from mmseg_reservoir.snapshot.merge import same
-from tools import adapt, fleet
 
 pytest.importorskip("ray", reason="fleets need the extra ray")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tools import sweep
+from mmseg_reservoir.cli import sweep
 
 pytest.importorskip("ray", reason="sweeps need the extra ray")
 

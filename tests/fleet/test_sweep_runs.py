@@ -17,7 +17,7 @@ def test_a_run_for_every_config_row_and_seed(tmp_path):
         "minicity/segformer-tiny_tent/seed1",
         *(f"cls/digits_convnet_{m}/seed{s}" for m in ("tent", "eata") for s in (0, 1)),
     ]
-    assert [run.tool for run in runs] == ["test_tta"] * 2 + ["test_cls"] * 4
+    assert [run.verb for run in runs] == ["test"] * 2 + ["classify"] * 4
     assert runs[1].words == ("--seed=1", "--cfg-options", "a=1")
     assert runs[-1].words == ("--method=eata", "--seed=1", "--cfg-options", "a=1")
 

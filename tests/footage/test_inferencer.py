@@ -16,12 +16,12 @@ from plan_count import count_plans
 from stream_run import TINY, run
 from threads import call_from_threads, record_order
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.footage import ReservoirInferencer
 from mmseg_reservoir.footage.frame_source import InputFrame
 from mmseg_reservoir.io.files import shipped
 from mmseg_reservoir.style import StyleEncoder
-from tools import test_tta
 
 WEIGHTS = shipped("checkpoints/segformer_tiny_minicity.safetensors")
 TENT = "minicity/segformer-tiny_tent"
@@ -138,7 +138,7 @@ def test_entropies_that_nobody_reads_are_not_computed(minicity, monkeypatch):
         raise AssertionError("no frame result has it")
 
     for name in ("entropy", "marginal_entropy"):
-        monkeypatch.setattr(f"mmseg_reservoir.seg.segmentor.{name}", fail)
+        monkeypatch.setattr(f"mmseg_reservoir.core.outcome.{name}", fail)
     image = next(minicity.glob("rgb_anon/fog/train/*/*.png"))
     (frame,) = ReservoirInferencer(TENT, reservoir=None)(image)
     assert frame.labels.shape == (128, 256)

@@ -11,7 +11,7 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta
 from mmseg_reservoir.methods.cotta import RATIOS, View, make_views, scaled
 from mmseg_reservoir.params import ParamSpace, norm_affine
-from mmseg_reservoir.params.normalisation import use_batch_statistics
+from mmseg_reservoir.params.normalization import use_batch_statistics
 from mmseg_reservoir.routing import OracleRouter
 
 IMAGE = torch.randn(1, 3, 8, 12, generator=torch.Generator().manual_seed(3))

@@ -9,7 +9,7 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import CottaImages
 from mmseg_reservoir.methods.common.augment import Augment
 from mmseg_reservoir.params import ParamSpace, norm_affine
-from mmseg_reservoir.params.normalisation import use_batch_statistics
+from mmseg_reservoir.params.normalization import use_batch_statistics
 
 IMAGES = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 

@@ -11,7 +11,7 @@ from mmseg_reservoir.methods import Rotta
 from mmseg_reservoir.methods.common.augment import Augment
 from mmseg_reservoir.methods.rotta import RobustNorms
 from mmseg_reservoir.params import ParamSpace, norm_affine, set_batch_share
-from mmseg_reservoir.params.normalisation import use_batch_statistics
+from mmseg_reservoir.params.normalization import use_batch_statistics
 from mmseg_reservoir.routing import OracleRouter
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1

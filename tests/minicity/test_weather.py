@@ -122,7 +122,7 @@ def test_rain_turns_the_road_into_a_mirror(scenes):
         assert np.median(wet[70:90, :110]) > 1.15 * np.median(wet[70:90, 146:])
 
 
-def test_rain_takes_colour_away(scenes):
+def test_rain_takes_color_away(scenes):
     for number, scene in enumerate(scenes):
         wet = WEATHER["rain"](scene, np.random.default_rng(number))
         assert np.ptp(wet, axis=2).mean() < 0.8 * np.ptp(scene.radiance, axis=2).mean()

@@ -7,7 +7,7 @@ from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.params.base import ParamSpace
-from mmseg_reservoir.params.normalisation import use_batch_statistics
+from mmseg_reservoir.params.normalization import use_batch_statistics
 from mmseg_reservoir.params.selections import norm_affine
 
 

@@ -11,7 +11,8 @@ from parity_trace import Run, StyleBook, build_pipeline
 from torch import Tensor
 
 from mmseg_reservoir.core import ReservoirPipeline
-from mmseg_reservoir.core.pipeline import AdaptationPipeline, Outcome
+from mmseg_reservoir.core.outcome import Outcome
+from mmseg_reservoir.core.pipeline import AdaptationPipeline
 
 _NO_NEW, _FROM_SOURCE = -1, -2  # step.init_from of steps that clone no expert
 

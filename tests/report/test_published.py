@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.report.published import METAFILE, find_row, load_rows, published_table, row_of
+from mmseg_reservoir.report.published import METAFILE, find_row, load_rows, row_of
+from mmseg_reservoir.report.tables import published_table
 
 ROOT = Path(__file__).parents[2]
 ACDC = ROOT / "configs" / "acdc"

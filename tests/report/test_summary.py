@@ -4,14 +4,17 @@ from pathlib import Path
 from statistics import stdev
 
 import pytest
-from run_records import record
+from run_records import record, rich_record
 
+from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.report.summary import (
-    SAME_NOTE,
+    CONSTANT_NOTE,
+    OPTIONS,
     Statistic,
     summarize,
     summary_markdown,
     summary_table,
+    sweep,
     to_json,
 )
 
@@ -63,7 +66,7 @@ def test_unfinished_runs_and_repeated_seeds_are_left_out_and_named():
     assert [g.seeds for g in groups] == [[0]]
     assert groups[0].scores["fog"][0].mean == 50
     assert warnings[0].startswith("run1 repeats seed 0 of run0: left out")
-    assert warnings[1].startswith("run2 is not complete (4 visits are there): left out")
+    assert warnings[1].startswith("run2 is not complete (4 visits so far): left out")
 
 
 def test_differences_within_a_group_are_warned_of():
@@ -110,7 +113,7 @@ def test_seeds_that_change_nothing_have_no_deviation(markdown):
     assert constant[7:] == ["44.00", "2.0", "1.000", "20 (20-20)"]
     assert varied[0] == "tent (method.optimizer.lr=1e-05)"
     assert varied[3] == "45.50 ± 0.71"
-    assert text.endswith(f"\n\n{SAME_NOTE}" if markdown else f"┘\n{SAME_NOTE}")
+    assert text.endswith(f"\n\n{CONSTANT_NOTE}" if markdown else f"┘\n{CONSTANT_NOTE}")
     assert text.count("nothing random in this row") == 1
 
 
@@ -176,3 +179,37 @@ def test_runs_of_which_images_were_skipped_are_marked():
         "a/results.json: 2 images could not be used and were skipped: its scores are incomplete"
     ]
     assert "(incomplete)" in summary_table(groups)
+
+
+def run_with(k_max, score, seed=0):
+    results = rich_record(seed=seed, options={"reservoir": {"k_max": k_max}})
+    for visit in results["visits"]:
+        visit["mIoU"] += score
+    return results
+
+
+def test_scores_by_value_with_deviations_over_seeds():
+    found = sweep("k_max", [run_with(8, 0), run_with(2, -4), run_with(8, 2, seed=1)])
+    assert found.values == [2, 8]
+    assert [point.mean for point in found.mean] == pytest.approx([40.0, 45.0])
+    assert [point.mean for point in found.last] == pytest.approx([39.0, 44.0])
+    assert found.mean[0].deviation is None
+    assert found.mean[1].deviation == pytest.approx(2**0.5)
+    assert [point.mean for point in found.k] == [2, 2]
+    assert (found.metric, found.title) == ("mIoU", OPTIONS["k_max"][0])
+
+
+def test_batch_size_is_found_for_both_tasks():
+    segmentation, classification = rich_record(), rich_record()
+    segmentation["config"]["test_dataloader"] = {"batch_size": 1}
+    classification["config"]["stream"] = {"batch_size": 100}
+    assert sweep("batch_size", [segmentation, classification]).values == [1, 100]
+
+
+def test_what_cannot_be_swept_is_told():
+    with pytest.raises(ReservoirError, match=r"all runs have k_max = 8: give runs with two"):
+        sweep("k_max", [run_with(8, 0), run_with(8, 1, seed=1)])
+    with pytest.raises(ReservoirError, match=r"no options\.reservoir\.memory\.capacity"):
+        sweep("m", [run_with(8, 0), run_with(2, 0)])
+    with pytest.raises(ReservoirError, match="k_max"):
+        sweep("kmax", [run_with(8, 0)])

@@ -1,11 +1,11 @@
 import json
 
 import pytest
+from small_outcomes import make_outcome
 
-from mmseg_reservoir.report.figure_data import milliseconds
+from mmseg_reservoir.report.scores import milliseconds_by_stage
 from mmseg_reservoir.runs.image_times import Spread, image_times, milliseconds_text
 from mmseg_reservoir.runs.record import RunRecord
-from mmseg_reservoir.runs.record_entries import RouteRecord
 
 SECONDS = [9.0, 0.02, 0.01, 0.03, 0.04]  # the first step is slow
 
@@ -28,8 +28,8 @@ def test_a_record_has_medians_and_quartiles_of_its_visits_and_of_all(tmp_path, s
     record = RunRecord(tmp_path, "error", {})
     for round, shift in ((1, 0.0), (2, 1.0)):
         for batch, seconds in enumerate(SECONDS):
-            place = {"round": round, "domain": "fog", "batch": batch}
-            record.add(RouteRecord(**place, n_images=4, seconds=seconds + shift), scored_as)
+            outcome = make_outcome(4, seconds=4 * (seconds + shift))
+            record.add_batch(round, "fog", batch, outcome, scored_as)
     record.finish({"updates": 10})
     results = json.loads((tmp_path / "results.json").read_text())
     first, second = results["visits"]
@@ -43,7 +43,7 @@ def test_a_record_has_medians_and_quartiles_of_its_visits_and_of_all(tmp_path, s
 def test_a_restored_record_has_the_same_times(tmp_path):
     record = RunRecord(tmp_path, "error", {})
     for batch, seconds in enumerate(SECONDS):
-        record.add(RouteRecord(round=1, domain="fog", batch=batch, seconds=seconds), "CCC")
+        record.add_batch(1, "fog", batch, make_outcome(seconds=seconds), "CCC")
     restored = RunRecord(tmp_path, "error", {})
     restored.load_state_dict(record.state_dict())
     assert restored.finish({})["visits"] == record.finish({})["visits"]
@@ -53,4 +53,4 @@ def test_results_of_before_are_read():
     """They have means by stage, and the time of every image."""
     routes = [{"seconds": seconds, "n_images": 2} for seconds in SECONDS]
     old = {"routes": routes, "stages": {"a": 0.6, "b": 1.2}}
-    assert milliseconds(old) == pytest.approx({"a": 10.0, "b": 20.0})
+    assert milliseconds_by_stage(old) == pytest.approx({"a": 10.0, "b": 20.0})

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from small_outcomes import make_outcome
 
 from mmseg_reservoir import __version__
+from mmseg_reservoir.core.outcome import NOT_ADAPTING
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.state_files import read_state, write_state
 from mmseg_reservoir.report.closing import closing_tables
@@ -16,7 +18,6 @@ from mmseg_reservoir.report.summary import summarize
 from mmseg_reservoir.runs.reader import read_runs
 from mmseg_reservoir.runs.record import (
     PACKAGES,
-    RouteRecord,
     RunRecord,
     about_pipeline,
     strict_json,
@@ -32,11 +33,14 @@ def stored(folder):
     return json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)
 
 
-def visit(record, round=1, domain="fog", score=50.0, **route):
-    place = {"round": round, "domain": domain}
-    found = record.add(RouteRecord(**place, **({"image": "a.png"} | route)))
-    found.score = score
-    return found
+def visit(record, round=1, domain="fog", score=50.0, image="a.png", batch=None, **outcome):
+    outcome = make_outcome(**outcome)
+    if batch is None:
+        added = record.add_images(round, domain, [image], outcome)
+    else:
+        added = record.add_batch(round, domain, batch, outcome)
+    added.score = score
+    return added
 
 
 def test_a_record_has_everything(tmp_path):
@@ -74,8 +78,8 @@ def test_a_record_has_everything(tmp_path):
             "route_entropy": 0.0,
             "opened": False,
             "seconds": 0.5,
-            "entropy": None,
-            "marginal_entropy": None,
+            "entropy": pytest.approx(math.log(2)),
+            "marginal_entropy": pytest.approx(math.log(2)),
         }
     ]
     with (tmp_path / "new" / "results.csv").open() as file:
@@ -85,22 +89,24 @@ def test_a_record_has_everything(tmp_path):
         ]
 
 
-def test_routes_of_batches_and_images_differ_in_one_key():
-    image = RouteRecord(round=1, domain="fog", image="a.png").to_json()
-    batch = RouteRecord(round=1, domain="fog", batch=0).to_json()
+def test_routes_of_batches_and_images_differ_in_one_key(tmp_path):
+    record = RunRecord(tmp_path, "error", {})
+    visit(record)
+    visit(record, batch=0)
+    image, batch = record.routes
     assert set(image) ^ set(batch) == {"image", "batch"}
     assert batch["batch"] == 0
 
 
 def test_a_visit_counts_its_routes_wherever_they_come(tmp_path):
     record = RunRecord(tmp_path, "error", {})
-    first = visit(record, batch=0, image=None, n_images=4, seconds=0.5)
+    first = visit(record, batch=0, images=4, seconds=2.0)
     visit(record, domain="snow")
-    second = visit(record, batch=2, image=None, n_images=2, seconds=1.0, k=3)
+    second = visit(record, batch=2, images=2, seconds=2.0, k=3)
     assert second is first
     assert (first.n_images, first.k, first.seconds) == (6, 3, 4.0)
-    assert record.add(RouteRecord(round=1, domain="snow"), scored_as="fog") is first
-    assert [route.domain for route in record.routes] == ["fog", "snow", "fog", "snow"]
+    assert record.add_batch(1, "snow", 3, make_outcome(), scored_as="fog") is first
+    assert [route["domain"] for route in record.routes] == ["fog", "snow", "fog", "snow"]
     assert list(record.visits) == [(1, "fog"), (1, "snow")]
     assert record.to_json()["visits"][0]["error"] == 50.0
     assert record.to_json()["visits"][1]["seconds_per_image"] is None
@@ -150,7 +156,7 @@ def test_a_resumed_record_has_every_route_once(tmp_path):
     record = RunRecord(tmp_path / "killed", "mIoU", ABOUT)
     for number in range(4):
         for one in (whole, record):
-            visit(one, image=f"{number}.png", seconds=0.1 * number, entropy=math.pi)
+            visit(one, image=f"{number}.png", seconds=0.1 * number)
     file = write_state(tmp_path / "state.safetensors", record.state_dict(), {})
     visit(record, image="lost.png")
     record.write()
@@ -237,21 +243,26 @@ def test_what_is_said_of_a_pipeline():
     assert about_pipeline(pipeline) == {"method": "ReLU", "reservoir": True, "tau": 0.5}
 
 
-def test_styles_and_stages_of_an_observed_pipeline(tmp_path):
-    encoder, model = torch.nn.Linear(4, 3), torch.nn.ReLU()
+def test_styles_and_stages_are_those_of_batches(tmp_path):
     record = RunRecord(tmp_path, "error", ABOUT)
-    record.observe(SimpleNamespace(encoder=encoder), model)
+    stages = {"style": 2.0, "route": 1.0}
     for batch in range(3):
-        style = encoder(torch.full((4,), float(batch)))
-        model(style)
-        for _ in range(2):  # images of one batch share its style
-            visit(record, image=None, batch=batch, seconds=10.0)
+        style = torch.full((4,), float(batch))
+        outcome = make_outcome(2, style=style, stage_seconds=stages, seconds=20.0)
+        record.add_images(1, "fog", ["a.png", "b.png"], outcome)
     results = record.finish({"updates": 3})
     vectors, routes = read_styles(tmp_path)
     assert routes.tolist() == [0, 2, 4]
-    assert vectors[-1] == pytest.approx(style.detach().numpy(), abs=1e-2)
-    assert list(results["stages"]) == ["style", "route", "adapt and predict"]
-    assert sum(results["stages"].values()) == pytest.approx(10.0)  # per image
-    assert results["stages"]["style"] > 0
-    assert not encoder._forward_hooks
-    assert not model._forward_pre_hooks
+    assert vectors[:, 0].tolist() == [0, 1, 2]
+    assert results["stages"] == {"style": 1.0, "route": 0.5, "adapt and predict": 8.5}  # per image
+
+
+def test_stages_survive_a_resume_and_are_none_without_adaptation(tmp_path):
+    record = RunRecord(tmp_path, "error", ABOUT)
+    visit(record, seconds=1.0, stage_seconds={"style": 0.25, "route": 0.25})
+    resumed = RunRecord(tmp_path, "error", ABOUT)
+    resumed.load_state_dict(record.state_dict())
+    assert resumed.finish({})["stages"] == {"style": 0.25, "route": 0.25, "adapt and predict": 0.5}
+    plain = RunRecord(tmp_path, "error", ABOUT)
+    plain.add_images(1, "fog", ["a.png"], NOT_ADAPTING)
+    assert plain.finish({})["stages"] is None

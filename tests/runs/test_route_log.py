@@ -5,12 +5,11 @@ import os
 import pytest
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.runs.record_entries import RouteRecord
 from mmseg_reservoir.runs.route_log import RouteLog, read_routes, take_over_routes
 
 
 def routes(*numbers):
-    return [RouteRecord(round=1, domain="fog", batch=number) for number in numbers]
+    return [{"round": 1, "domain": "fog", "batch": number} for number in numbers]
 
 
 def batches(folder):
@@ -63,7 +62,7 @@ def test_routes_are_taken_over_from_another_folder_and_from_a_finished_run(tmp_p
     take_over_routes(first, second)
     assert batches(first) == batches(second) == [0, 1]
     (second / "routes.jsonl").unlink()
-    rows = [route.to_json() for route in routes(5, 6)]
+    rows = routes(5, 6)
     (second / "results.json").write_text(json.dumps({"complete": True, "routes": rows}))
     take_over_routes(second, second)
     assert batches(second) == [5, 6]

@@ -6,12 +6,13 @@ import hypothesis.strategies as st
 import pytest
 from damage import changed, damaged
 from hypothesis import given
+from small_outcomes import make_outcome
 from small_reservoirs import make_pipeline, show
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.state_files import read_state, write_state
 from mmseg_reservoir.runs.generators import load_generators, save_generators
-from mmseg_reservoir.runs.record import RouteRecord, RunRecord
+from mmseg_reservoir.runs.record import RunRecord
 from mmseg_reservoir.runs.run_saver import RunSaver
 
 KINDS = ("style", "segment", "oracle")
@@ -32,7 +33,7 @@ def saved(tmp_path_factory):
         folder = tmp_path_factory.mktemp(kind)
         pipeline, record = make(kind, folder)
         show(pipeline, ["clear", "dark"], count=3)
-        record.add(RouteRecord(round=1, domain="clear", batch=0))
+        record.add_batch(1, "clear", 0, make_outcome())
         with RunSaver(folder, say=str) as saver:
             saver.begin(IDENTITY)
             state = {

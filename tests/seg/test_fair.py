@@ -6,9 +6,9 @@ from mmengine.config import Config
 from run_records import record, write
 from stream_run import TINY, data_options
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg.fair import LR_GRID, run_fair, with_learning_rate
-from tools import test_tta
 
 TENT = TINY / "segformer-tiny_tent.py"
 

@@ -10,9 +10,9 @@ from mmengine.runner import Runner
 from stream_run import TINY, data_options, run, seeded_reservoir
 from torch.utils.data import BatchSampler, Dataset
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.runs.style_sample import read_styles
-from tools import test_tta
 
 
 @DATASETS.register_module()

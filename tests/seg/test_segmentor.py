@@ -105,8 +105,9 @@ def test_adapts_under_no_grad_and_tells_the_route(tiny_model, data):
     assert torch.equal(first.pred_sem_seg.data[0], source)
     assert not torch.equal(first.seg_logits.data, second.seg_logits.data)
     assert torch.equal(model.source_label(copy.deepcopy(data)), source)
-    assert (first.expert, first.k, first.opened, first.route_weight) == (0, 1, False, 1.0)
-    assert first.adaptation_seconds > 0
+    outcome = first.outcome
+    assert (outcome.expert, outcome.k, outcome.opened, outcome.weight) == (0, 1, False, 1.0)
+    assert outcome.seconds > 0
 
 
 def test_entropies_are_those_of_the_prediction(tiny_model, data):
@@ -116,15 +117,16 @@ def test_entropies_are_those_of_the_prediction(tiny_model, data):
     with torch.no_grad():
         p = model.segmentor(inputs, mode="tensor").softmax(dim=1)[0].flatten(1).double()
     mean = p.mean(dim=1)
-    assert sample.entropy == pytest.approx(float(-(p * p.log()).sum(dim=0).mean()), rel=1e-5)
-    assert sample.marginal_entropy == pytest.approx(float(-(mean * mean.log()).sum()), rel=1e-5)
+    ((uncertain, diverse),) = sample.outcome.entropies()
+    assert uncertain == pytest.approx(float(-(p * p.log()).sum(dim=0).mean()), rel=1e-5)
+    assert diverse == pytest.approx(float(-(mean * mean.log()).sum()), rel=1e-5)
 
 
 def test_entropies_of_a_broken_prediction_are_none(tiny_model, data):
     model = adaptive(tiny_model)
     model.segmentor.decode_head.conv_seg.bias.data[0] = float("nan")
     sample = model.test_step(data)[0]
-    assert (sample.entropy, sample.marginal_entropy) == (None, None)
+    assert sample.outcome.entropies() == [(None, None)]
 
 
 def test_only_the_selected_parameters_change(tiny_model, data):
@@ -155,7 +157,7 @@ def test_nan_image_is_named(tiny_model, data):
 
 
 def test_a_step_without_a_probe_reads_the_device_three_times(tiny_model, data):
-    """For the style, the judgement of the update, and the entropies of the frames."""
+    """For the style, the judgement of the update, and what a record needs of the frames."""
     model = copy.deepcopy(tiny_model)
     frames = [torch.randn(2, 3, 32, 64) for _ in range(12)]
     place = TaskContext(model, segmentation_forward, ImageRange("imagenet"), frames[:8])
@@ -168,7 +170,7 @@ def test_a_step_without_a_probe_reads_the_device_three_times(tiny_model, data):
     for inputs in frames[8:]:
         samples = [data["data_samples"][0].clone() for _ in inputs]
         with HostReads([inputs, pipeline.source, *model.parameters(), *model.buffers()]) as reads:
-            model(inputs, samples)
+            model(inputs, samples)[0].outcome.to_json(images=2)
         found.append(reads.found)
     assert pipeline.method.counts["updates"] > 2
     assert min(map(len, found)) == 3, found
@@ -232,7 +234,7 @@ def by_clock(model, frames, **options):
 
 
 def handled(samples):
-    return [sample.handled for sample in samples]
+    return [sample.outcome.handled for sample in samples]
 
 
 TENT = dict(method=Tent, optimizer=partial(torch.optim.SGD, lr=1.0))
@@ -246,7 +248,7 @@ def test_a_clock_that_waits_changes_nothing(tiny_model, data):
     assert handled(found) == ["adapted"] * 3
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one.seg_logits.data, other.seg_logits.data)
-    assert "handled" not in expected[0].metainfo
+    assert expected[0].outcome.handled is None
 
 
 def test_missed_frames_are_answered_by_the_last_finished_model(tiny_model, data):
@@ -279,7 +281,7 @@ def test_dropped_frames_repeat_the_last_finished_labels(tiny_model, data):
     assert torch.equal(labels[5], labels[0])  # frame 3 is not finished yet
     assert labels[5].dtype == labels[0].dtype
     assert torch.equal(labels[4], labels[0][:, ::2, ::2])  # a frame of another size
-    assert found[5].expert == 0
+    assert found[5].outcome.expert == 0
 
 
 def test_frames_of_a_frozen_model_are_missed_too(tiny_model, data):

@@ -4,10 +4,10 @@ import pytest
 import torch
 from stream_run import SHORT, TINY, data_options, run, seeded_reservoir
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.seg import UnlabelledImages
 from mmseg_reservoir.style import Calibration, StyleEncoder
-from tools import test_tta
 
 CONFIG = "segformer-tiny_tent_reservoir"
 

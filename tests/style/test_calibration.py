@@ -177,7 +177,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(tmp_path, caplog):
     found = calibrate(encoder, source, cache=str(tmp_path / "file" / "cache"))
     assert len(found.styles) == len(IMAGES)
     assert "cannot be cached (" in caplog.text
-    assert "reservoir.calibration.cache names another folder" in caplog.text
+    assert "Set reservoir.calibration.cache to another folder" in caplog.text
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "nothing said"])
@@ -193,14 +193,14 @@ def test_a_damaged_cache_is_made_anew(tmp_path, caplog, damage):
     again = calibrate(encoder, source, cache=tmp_path)
     assert torch.equal(again.styles, first.styles)
     assert f"{file}" in caplog.text
-    assert "calibrate again: it is made anew" in caplog.text
+    assert "ignoring a damaged file in the cache" in caplog.text
     assert torch.equal(Calibration.load(file).styles, first.styles)
 
 
-def test_progress_is_told_without_a_terminal(monkeypatch, caplog):
-    monkeypatch.setattr("mmseg_reservoir.style.source_styles.INTERVAL", 0.0)
+def test_progress_is_logged_without_a_terminal(monkeypatch, caplog):
+    monkeypatch.setattr("mmseg_reservoir.style.calibration.INTERVAL", 0.0)
     with caplog.at_level("INFO"):
         calibrate(lambda images: images.mean(dim=(0, 2, 3)), IMAGES)
-    told = [text for text in caplog.messages if text.startswith("calibrating: ")]
-    assert told[0] == "calibrating: reading the source images ..."
-    assert told[-1] == f"calibrating: {len(IMAGES)} source batches so far"
+    lines = [text for text in caplog.messages if text.startswith("calibrating: ")]
+    assert lines[0] == "calibrating: reading the source images ..."
+    assert lines[-1] == f"calibrating: {len(IMAGES)} source batches so far"

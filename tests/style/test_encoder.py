@@ -4,10 +4,18 @@ import pytest
 import torch
 from torch import nn
 
-from mmseg_reservoir.style.encoder import Encoder, weight_digest
+from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.style.encoder import (
+    Encoder,
+    check_crop,
+    check_size,
+    middle,
+    reduced,
+    weight_digest,
+)
 
 
-class Colour(Encoder):
+class Color(Encoder):
     def __init__(self, dtype=torch.float32):
         super().__init__()
         self.scale = nn.Linear(1, 1).to(dtype)
@@ -17,8 +25,8 @@ class Colour(Encoder):
         return images.mean(dim=(0, 2, 3))
 
 
-def test_one_of_the_users_own_needs_forward_alone():
-    encoder = Colour()
+def test_a_custom_encoder_only_needs_forward():
+    encoder = Color()
     assert encoder(torch.ones(2, 3, 4, 4)).shape == (3,)
     assert encoder.groups is None
     assert encoder.sees == "imagenet"
@@ -27,12 +35,44 @@ def test_one_of_the_users_own_needs_forward_alone():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_the_fingerprint_tells_class_and_weights(dtype):
+def test_the_fingerprint_has_class_and_weights(dtype):
     torch.manual_seed(0)
-    encoder = Colour(dtype)
+    encoder = Color(dtype)
     before = encoder.fingerprint()
     assert before == json.loads(json.dumps(before))
-    assert before["encoder"] == "Colour"
+    assert before["encoder"] == "Color"
     nn.init.constant_(encoder.scale.weight, 7.0)
     assert encoder.fingerprint() != before
     assert encoder.fingerprint()["weights"] == weight_digest(encoder)
+
+
+@pytest.mark.parametrize(
+    ("size", "shape"),
+    [((5, 7), (5, 7)), (8, (8, 16)), (0.25, (4, 8)), (64, (16, 32)), (1.0, (16, 32))],
+)
+def test_a_pair_is_literal_the_others_keep_proportions_and_never_enlarge(size, shape):
+    assert reduced(torch.rand(2, 3, 16, 32), check_size(size)).shape == (2, 3, *shape)
+
+
+def test_a_pixel_is_the_mean_of_those_it_stands_for():
+    image = torch.arange(16.0).view(1, 1, 4, 4)
+    assert reduced(image, 0.5).flatten().tolist() == [2.5, 4.5, 10.5, 12.5]
+
+
+@pytest.mark.parametrize("size", [0, -3, 1.5, 0.0, (0, 4), (1, 2, 3), "half", True])
+def test_what_is_no_size_is_refused(size):
+    with pytest.raises(ReservoirError, match="a share of both sides"):
+        check_size(size)
+
+
+def test_the_middle_keeps_its_pixels_as_they_are():
+    image = torch.arange(24.0).view(1, 1, 4, 6)
+    assert middle(image, 0.5).tolist() == [[[[7, 8, 9], [13, 14, 15]]]]
+    assert torch.equal(middle(image, 1), image)
+    assert middle(image, 0.01).shape == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("crop", [0, 1.5, -0.5, (0.5, 0.5), "half", True])
+def test_what_is_no_crop_is_refused(crop):
+    with pytest.raises(ReservoirError, match=r"style\.crop must be a share of both sides"):
+        check_crop(crop)

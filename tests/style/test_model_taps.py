@@ -87,7 +87,7 @@ def test_a_tap_that_returns_no_features_is_named(module, returns):
 def test_a_module_that_is_not_run_is_named():
     net = make_net()
     net[0].unused = nn.Identity()
-    with pytest.raises(ReservoirError, match=r"modules \['0.unused'\] were not run"):
+    with pytest.raises(ReservoirError, match=r"modules \['0.unused'\] did not run"):
         ModelStyleEncoder(net, taps=["0", "0.unused"])(torch.randn(1, 3, 8, 8))
 
 

@@ -91,7 +91,7 @@ def test_state_round_trip(send):
         ({"mean": ["whiten"]}, None, "space.mean needs reservoir.style.statistic='mean_var'"),
         ({"mean": ["whiten"]}, [3, 5], "space.mean needs reservoir.style.statistic='mean_var'"),
         ({"all": []}, [3, 4], "add up to"),
-        ({}, None, "one part at least"),
+        ({}, None, "at least one part"),
     ],
 )
 def test_mistakes_are_explained(parts, groups, message):

@@ -91,8 +91,6 @@ def test_a_crop_is_taken_of_the_smaller_copy():
     x = torch.rand(3, 3, 32, 64)
     small = F.interpolate(x, (16, 32), mode="area")[..., 4:12, 8:24]
     torch.testing.assert_close(encoder(x), plain(small))
-    pooled = encoder.pooled(encoder.moments(x))
-    torch.testing.assert_close(pooled, encoder(x), rtol=1e-4, atol=1e-5)
     assert encoder.fingerprint() != StyleEncoder("seeded", size=0.5).fingerprint()
     assert "crop" not in plain.fingerprint(), "styles of before there was a crop stay valid"
 
@@ -154,7 +152,7 @@ def test_mistakes_are_explained(tmp_path, monkeypatch):
         (dict(taps="shalow"), r"unknown set of style taps 'shalow'.*'shallow'"),
         (dict(statistic="std"), r"unknown style statistic 'std'.*logvar"),
         (dict(statistic=3), "statistic must be a name or a function of features, got 3"),
-        (dict(statistic=lambda x: x), r"'<lambda>' makes \(2, 64, 8, 8\).*return one vector"),
+        (dict(statistic=lambda x: x), r"'<lambda>' returns \(2, 64, 8, 8\).*return one vector"),
         (dict(size=1.5), r"size must be \(height, width\)"),
         (dict(size=(0, 16)), r"size must be \(height, width\)"),
         (dict(crop=2), r"style\.crop must be a share"),

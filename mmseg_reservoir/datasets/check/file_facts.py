@@ -1,4 +1,4 @@
-"""Looks at one file: size, checksum, whether it decodes, what is in it."""
+"""Read one file of a data set: size, checksum, whether it decodes, and what it holds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from numpy.lib.format import open_memmap
 from PIL import Image, UnidentifiedImageError
 
 from ...io.files import file_digest
-from ..shards import tar_fault
+from ..ccc import tar_fault
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a file.
+    """The content of a file.
 
     Attributes:
-        size: Bytes; None if the file cannot be opened.
-        fault: Why it cannot be used; None if it can, or if nobody looked.
-        sha256: Checksum of its content.
-        shape: Rows and columns.
-        values: The values of a label's pixels; None for images, and for labels in colour. Also
-            those of an array of whole numbers in one dimension.
-        array: Shape and type of an array.
+        size: Bytes. None if the file cannot be opened.
+        fault: Why the file cannot be used. None if it is usable, or was not read.
+        sha256: Checksum of the content.
+        shape: Rows and columns of an image or a label.
+        values: Distinct values of a label with one channel, or of a list of integers.
+        array: Shape and type of a ``.npy`` file.
     """
 
     size: int | None
@@ -36,7 +35,7 @@ class Facts:
 
 
 def glance(path: Path, checksum: bool = False) -> Facts:
-    """The size; the checksum only if it is asked for, and of files that hold something."""
+    """Return the size of a file, and its checksum if asked and the file is not empty."""
     try:
         size = path.stat().st_size
         return Facts(size, sha256=file_digest(path) if checksum and size else None)
@@ -45,7 +44,7 @@ def glance(path: Path, checksum: bool = False) -> Facts:
 
 
 def examine(path: Path, is_label: bool) -> Facts:
-    """All of it; reads the whole file."""
+    """Read a whole file and return all facts."""
     facts = glance(path, checksum=True)
     if not facts.size:
         return facts
@@ -53,16 +52,16 @@ def examine(path: Path, is_label: bool) -> Facts:
         return replace(facts, fault=tar_fault(path))
     if path.suffix == ".npy":
         return _examine_array(path, facts)
-    return _examine_picture(path, is_label, facts)
+    return _examine_image(path, is_label, facts)
 
 
-def _examine_picture(path: Path, is_label: bool, facts: Facts) -> Facts:
-    """Pillow reads labels as mmseg does: palettes stay indices."""
-    # A JPEG of that name would have blurred labels.
+def _examine_image(path: Path, is_label: bool, facts: Facts) -> Facts:
+    # Pillow reads labels as mmseg does: palettes stay indices. A JPEG file that is named .png is
+    # refused, because its labels would be blurred.
     formats = ["PNG"] if path.suffix.lower() == ".png" else None
     try:
         with Image.open(path, formats=formats) as image:
-            image.verify()  # a PNG's checksums and end, which decoders can do without
+            image.verify()  # the checksums and the end of a PNG file, which decoders ignore
         with Image.open(path, formats=formats) as image:
             pixels = np.asarray(image)
     except UnidentifiedImageError:
@@ -75,14 +74,13 @@ def _examine_picture(path: Path, is_label: bool, facts: Facts) -> Facts:
 
 
 def _examine_array(path: Path, facts: Facts) -> Facts:
-    """Nothing is unpickled."""
     try:
-        # What np.load calls for a map; np.load itself takes any other file for a pickle.
-        array = open_memmap(path, "r")
+        # np.load maps files with this function. For any other file it would try a pickle.
+        array = open_memmap(path, mode="r")
     except ValueError as error:
         return replace(facts, fault=f"is truncated or no plain .npy file ({error})")
     if path.stat().st_size > array.offset + array.nbytes:
-        return replace(facts, fault="is longer than its header says")
+        return replace(facts, fault="is longer than its header declares")
     is_list = array.ndim == 1 and np.issubdtype(array.dtype, np.integer)
     values = tuple(np.unique(array).tolist()) if is_list else None
     return replace(facts, array=(array.shape, str(array.dtype)), values=values)

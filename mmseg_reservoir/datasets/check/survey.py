@@ -1,4 +1,4 @@
-"""Finds a data set: its root, which files are there, what pairs with what, and what is in them."""
+"""Find a data set on disk: its root, its files, which label belongs to which image."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ from .file_facts import Facts, examine, glance
 
 @dataclass(frozen=True)
 class Files:
-    """The files of one cell. Keys are paths below the folder, without the suffix.
+    """The files of one cell, sorted. Keys are paths below the folder without the suffix.
 
     Attributes:
-        cell: The cell.
-        images: The images, sorted.
-        labels: The labels, sorted.
-        raw: Keys of the labels that are no train ids yet.
+        raw: Keys of the labels that do not hold train ids.
         others: Files in the folder of images that have another suffix.
-        missing: Names that should be there, where the cell knows them, and are not.
+        missing: Names that the cell lists, but that are not on disk.
     """
 
     cell: Cell
@@ -44,20 +41,18 @@ class Files:
 
     @property
     def used(self) -> list[Path]:
-        """What a run reads: every image, and its label if it has one."""
+        """Files that a run reads: every image, and its label if it has one."""
         return [*self.images.values(), *(self.labels[key] for key in self.pairs)]
 
 
 @dataclass
 class Survey:
-    """A data set as found on disk.
+    """A data set on disk.
 
     Attributes:
-        layout: What it should be.
-        root: Where it is.
-        cells: The files of each cell.
-        facts: What is known of each file.
-        decoded: Whether the files were read, or only listed.
+        layout: The published layout.
+        facts: The content of each file, filled in by `read_files`.
+        decoded: Whether the files were read, not only listed.
     """
 
     layout: Layout
@@ -67,19 +62,19 @@ class Survey:
     decoded: bool = False
 
     def name(self, path: Path) -> str:
-        """A file's name for messages."""
+        """Return the name of a file for messages."""
         return path.relative_to(self.root).as_posix()
 
 
 def check_root(root: Path, name: str) -> None:
-    """Refuse what is not the root of the named data set; tell the likely folder, or data set."""
+    """Refuse a folder that is not the root of a data set; suggest the right folder or name."""
     layout = LAYOUTS[name]
     if not root.exists():
         raise ReservoirError(f"no folder {root}; {layout.download.format(root=root)}")
     if layout.fits(root):
         return
-    message = f"{root} is not the root of {layout.title} (no {' or '.join(layout.marks)} in it)"
-    if near := nearby(root, layout):
+    message = f"{root} is not the root of {layout.title} (no {' or '.join(layout.markers)} in it)"
+    if near := _nearby_root(root, layout):
         raise ReservoirError(f"{message}; did you mean {near}?")
     for other_name, other in LAYOUTS.items():
         if other.fits(root):
@@ -89,8 +84,8 @@ def check_root(root: Path, name: str) -> None:
     raise ReservoirError(f"{message}; {layout.download.format(root=root)}")
 
 
-def nearby(root: Path, layout: Layout) -> Path | None:
-    """The root of such a data set up to two levels above a folder, or one below it."""
+def _nearby_root(root: Path, layout: Layout) -> Path | None:
+    """Search two levels above a folder, then one below."""
     above = list(root.absolute().parents)[:2]
     below = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     return next((path for path in (*above, *below) if layout.fits(path)), None)
@@ -101,9 +96,9 @@ def list_files(layout: Layout, root: Path) -> Survey:
     listed = []
     for cell in layout.cells(root):
         if cell.files is not None:
-            there = {name: root / name for name in sorted(cell.files) if (root / name).is_file()}
-            missing = tuple(name for name in cell.files if name not in there)
-            listed.append(Files(cell, there, missing=missing))
+            images = {name: root / name for name in sorted(cell.files) if (root / name).is_file()}
+            missing = tuple(name for name in cell.files if name not in images)
+            listed.append(Files(cell, images, missing=missing))
             continue
         images = _by_key(root, cell.images, layout.image_suffix)
         labels = _by_key(root, cell.labels, layout.label_suffix)
@@ -114,23 +109,24 @@ def list_files(layout: Layout, root: Path) -> Survey:
 
 
 def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator[int]:
-    """Fill in the survey's facts; yields how many files are done, for a progress bar.
+    """Fill in the facts of a survey; yield the number of files done, for a progress bar.
 
     Args:
-        survey: What `list_files` found.
-        workers: Processes that decode.
-        fast: Only ask for sizes.
+        survey: The result of `list_files`.
+        workers: Number of processes that decode files.
+        fast: Whether to read only the sizes.
     """
     images = [path for files in survey.cells for path in files.images.values()]
     labels = [path for files in survey.cells for path in files.labels.values()]
     paths, are_labels = images + labels, [False] * len(images) + [True] * len(labels)
     with ExitStack() as stack:
+        results: Iterator[Facts]
         if fast:
             results = map(glance, paths)
         elif workers == 1:
             results = map(examine, paths, are_labels)
         else:
-            # Spawned, since a progress bar's thread runs here, and forks of threads can hang.
+            # Spawn: the progress bar runs a thread in this process, and a fork may then hang.
             pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
             results = stack.enter_context(pool).map(examine, paths, are_labels, chunksize=4)
         try:
@@ -149,7 +145,8 @@ def _by_key(root: Path, part: str | None, suffix: str | tuple[str, ...] | None) 
     if part is None or suffix is None:
         return {}
     folder = root / part
-    # Nothing pairs with files of several suffixes, and a name may come with two: it keeps them.
+    # Files of several suffixes have no labels to pair with. Their keys keep the suffix, because
+    # one name may exist with two suffixes.
     cut = suffix if isinstance(suffix, str) else ""
     return {
         path.relative_to(folder).as_posix().removesuffix(cut): path
@@ -159,7 +156,7 @@ def _by_key(root: Path, part: str | None, suffix: str | tuple[str, ...] | None) 
 
 
 def _walk(folder: Path) -> list[Path]:
-    """All files below a folder, sorted; hidden ones are left out, as mmengine does."""
+    """Return all files below a folder, sorted, without hidden ones, as mmengine does."""
     return sorted(
         Path(parent) / name
         for parent, _, names in os.walk(folder, followlinks=True)

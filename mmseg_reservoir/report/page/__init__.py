@@ -1,4 +1,4 @@
-"""One HTML page about one run, or about several beside each other. Needs the extra ``report``."""
+"""The HTML page of one run or several. It needs the extra ``report``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from ...errors import ReservoirError
 
 @contextmanager
 def needs_plotly() -> Iterator[None]:
-    """Say what to install, where an import within finds no Plotly."""
+    """Name the extra to install if an import inside this context does not find Plotly."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "plotly":
             raise
         raise ReservoirError(
-            "the page is drawn by Plotly, which is not installed: pip install "
-            "'mmseg_reservoir[report]'"
+            "the page needs Plotly, which is not installed: pip install 'mmseg_reservoir[report]'"
         ) from error

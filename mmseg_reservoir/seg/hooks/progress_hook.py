@@ -11,6 +11,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
+from ...core.outcome import NOT_ADAPTING
 from ...report.progress import StreamProgress
 from ..metric import VisitIoUMetric
 from ..quiet_runner import log_to_file
@@ -39,8 +40,8 @@ class ProgressHook(Hook):
             loop.total_images,
             rounds=loop.visits[-1].round,
             interval=self.interval,
-            say=runner.logger.info,
-            note=partial(log_to_file, runner.logger),
+            write_line=runner.logger.info,
+            log_line=partial(log_to_file, runner.logger),
             file=self.file,
         )
         self._progress.start()
@@ -48,14 +49,14 @@ class ProgressHook(Hook):
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
-        visit, meta = runner.test_loop.visit, outputs[-1].metainfo
+        visit, outcome = runner.test_loop.visit, outputs[-1].get("outcome", NOT_ADAPTING)
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         running = exact[0].running_miou() if exact else math.nan
         self._progress.advance(
             visit.round,
             visit.domain,
-            expert=meta.get("expert", 0),
-            k=meta.get("k", 1),
+            expert=outcome.expert,
+            k=outcome.k,
             score="" if math.isnan(running) else f"mIoU {running:.1f}",
             count=len(outputs),
         )

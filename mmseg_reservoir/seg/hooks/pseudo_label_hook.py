@@ -12,6 +12,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
+from ...core.outcome import NOT_ADAPTING
 from ...errors import ReservoirError
 from ..label_images import legend, overlay, paint, write_image
 
@@ -92,7 +93,8 @@ class PseudoLabelHook(Hook):
         meta = runner.test_loop.dataloader.dataset.metainfo
         palette = meta["palette"]
         label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
-        expert = f"pseudo-label (expert {sample.get('expert', 0)}, K = {sample.get('k', 1)})"
+        outcome = sample.get("outcome", NOT_ADAPTING)
+        expert = f"pseudo-label (expert {outcome.expert}, K = {outcome.k})"
         image = cv2.imread(sample.img_path, cv2.IMREAD_COLOR)
         if image is None:
             raise ReservoirError(f"cannot read the image {sample.img_path}")

@@ -10,26 +10,14 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
+from ...core.outcome import NOT_ADAPTING
 from ...datasets.manifest import describe_loader
 from ...io.files import changing
-from ...report.closing import closing_tables, tell_troubles
-from ...runs.record import RouteRecord, RunRecord, about_pipeline, finite
+from ...report.closing import closing_tables, run_warnings
+from ...runs.record import RunRecord, about_pipeline, finite
 from ..datasets import label_names
 from ..label_images import write_image
 from ..metric import VisitIoUMetric
-
-_ROUTE = {
-    "expert": "expert",
-    "k": "k",
-    "route_weight": "weight",
-    "route_entropy": "route_entropy",
-    "opened": "opened",
-    "adaptation_seconds": "seconds",
-    "entropy": "entropy",
-    "marginal_entropy": "marginal_entropy",
-    "handled": "handled",
-}
-"""What `AdaptiveSegmentor` tells in the metainfo of a sample, and what a record calls it."""
 
 
 @HOOKS.register_module()
@@ -67,19 +55,16 @@ class ResultsHook(Hook):
         }
         self.record = RunRecord(Path(runner.work_dir), "mIoU", settings)
         self.record.also = loop.also_scores  # the loop's own list, which grows
-        if pipeline is not None:
-            self.record.observe(pipeline, runner.model.segmentor)
 
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
         """Note where each image went."""
         visit = runner.test_loop.visit
+        images = [sample.img_path for sample in outputs]
+        outcome = outputs[0].get("outcome", NOT_ADAPTING)
+        self.record.add_images(visit.round, visit.domain, images, outcome)
         for sample in outputs:
-            meta = sample.metainfo
-            told = {name: meta[key] for key, name in _ROUTE.items() if key in meta}
-            place = {"round": visit.round, "domain": visit.domain, "image": meta["img_path"]}
-            self.record.add(RouteRecord(**place, **told))
             if "gt_sem_seg" not in sample:
                 names = self._names_in(visit.domain, runner.test_loop.dataloader.dataset)
                 name = names.get(sample.img_path, Path(sample.img_path).stem)
@@ -131,7 +116,8 @@ class ResultsHook(Hook):
         skipped = getattr(runner.test_loop, "skipped", [])
         results = self.record.finish(counts, skipped_images=skipped, **told)
         runner.logger.info(closing_tables(results, runner.logger.warning))
-        tell_troubles(results, runner.logger.warning)
+        for warning in run_warnings(results):
+            runner.logger.warning(warning)
         runner.logger.info(f"Results are in {Path(runner.work_dir) / 'results.json'} and .csv")
 
 

@@ -1,6 +1,6 @@
 """From the names and shapes of NVlabs' SegFormer checkpoints to those of our models.
 
-Pure functions on dictionaries of tensors; ``tools/convert_checkpoint.py`` reads and writes files.
+Pure functions on dictionaries of tensors; ``reservoir convert`` reads and writes files.
 """
 
 from __future__ import annotations

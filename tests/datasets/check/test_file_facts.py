@@ -106,7 +106,7 @@ def test_damaged_arrays(content, tmp_path):
     np.save(tmp_path / "good.npy", np.arange(10))
     good = (tmp_path / "good.npy").read_bytes()
     assert content(good[:-1])[0].startswith("is truncated")
-    assert content(good + b"x")[0] == "is longer than its header says"
+    assert content(good + b"x")[0] == "is longer than its header declares"
     for other in (b"<html>log in</html>", b"PK\x03\x04 a zip file", good[:20]):
         assert "no plain .npy file" in content(other)[0]
     assert "Python objects" in content(np.array([{}], object))[0]

@@ -9,6 +9,7 @@ from mmengine.runner import Runner
 from plan_count import count_plans
 from stream_run import SHORT, TINY, data_options, run, seeded_reservoir
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.methods import AdaptationMethod, Tent
 from mmseg_reservoir.params import ParamSpace, norm_affine
 from mmseg_reservoir.registry import register, table
@@ -16,7 +17,6 @@ from mmseg_reservoir.routing import OracleRouter
 from mmseg_reservoir.seg import AdaptationHook, AdaptiveSegmentor
 from mmseg_reservoir.seg.forward import segmentation_forward
 from mmseg_reservoir.style import Calibration, StyleEncoder
-from tools import test_tta
 
 WEIGHTS = TINY.parents[1] / "checkpoints" / "segformer_tiny_minicity.safetensors"
 

@@ -4,9 +4,9 @@ import pytest
 from mmseg.datasets import CityscapesDataset
 from stream_run import SHORT, TINY, data_options, run
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.seg.hooks.pseudo_label_hook import panel
 from mmseg_reservoir.seg.label_images import overlay
-from tools import test_tta
 
 PALETTE = CityscapesDataset.METAINFO["palette"]
 

@@ -13,13 +13,13 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from stream_run import SHORT, TINY, data_options, run
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.datasets import LAYOUTS
 from mmseg_reservoir.datasets.check.survey import list_files
 from mmseg_reservoir.datasets.manifest import manifest_hash
 from mmseg_reservoir.runs.reader import read_runs
 from mmseg_reservoir.seg import ResultsHook
 from mmseg_reservoir.seg.loop import Visit
-from tools import test_tta
 
 
 def small_run(folder, miou=50.0, **model):
@@ -68,7 +68,7 @@ def test_a_visit_without_a_labelled_pixel_is_null(tmp_path):
     results, logger = small_run(tmp_path, miou=math.nan)
     assert results["visits"][0]["mIoU"] is None
     told = [call.args[0] for call in logger.warning.call_args_list]
-    assert "no labelled pixel in 1 visits (fog): they have no score" in told
+    assert "no labeled pixel in 1 visits (fog): they have no score" in told
     assert "nothing was scored" in logger.info.call_args_list[0].args[0]
 
 
@@ -78,7 +78,7 @@ def test_a_failure_of_the_tables_is_told_and_ends_nothing(tmp_path):
     assert results["complete"] is True
     assert "metafile.yaml is no metafile" in logger.warning.call_args_list[0].args[0]
     table, *_, files = [call.args[0] for call in logger.info.call_args_list]
-    assert table.startswith("mIoU by condition and visit")
+    assert table.startswith("mIoU by domain and visit")
     assert files == f"Results are in {tmp_path / 'results.json'} and .csv"
 
 
@@ -163,10 +163,10 @@ def test_an_interrupted_run_keeps_its_finished_visits(minicity, tmp_path, monkey
 
 
 def test_table_is_printed_at_the_end(source_run):
-    assert "mIoU by condition and visit" in source_run.printed
+    assert "mIoU by domain and visit" in source_run.printed
     assert f"{source_run.results['visits'][0]['mIoU']:.2f}" in source_run.printed
     assert "night" in source_run.printed
-    assert "beside the published row" not in source_run.printed  # MiniCity has none
+    assert "compared with the published row" not in source_run.printed  # MiniCity has none
 
 
 def test_published_row_is_printed_beside_ours(minicity, tmp_path, monkeypatch, capfd):
@@ -184,7 +184,7 @@ def test_published_row_is_printed_beside_ours(minicity, tmp_path, monkeypatch, c
     printed = capfd.readouterr().out
     assert results["complete"] is True
     assert results["config_file"] == str(config)
-    assert "beside the published row 'Own'" in printed
+    assert "compared with the published row 'Own'" in printed
     assert "11.5" in printed
     assert f"{results['visits'][0]['mIoU'] - 11.5:+.2f}" in printed
     assert "77.5" not in printed  # the run has no visit 4

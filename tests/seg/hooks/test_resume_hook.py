@@ -7,10 +7,10 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from stream_run import TINY, data_options
 
+from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.state_files import read_state
 from mmseg_reservoir.seg import AdaptiveSegmentor, ResumeHook
-from tools import test_tta
 
 
 def command(minicity, tmp_path, *options):

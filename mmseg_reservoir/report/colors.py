@@ -1,0 +1,40 @@
+"""The colors of all charts: of runs, domains, presets and everything else."""
+
+from __future__ import annotations
+
+RUN_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+"""Okabe and Ito's colors, which color-blind readers distinguish on white and on black."""
+DOMAIN_COLORS = (
+    "#88ccee",
+    "#cc6677",
+    "#ddcc77",
+    "#117733",
+    "#aa4499",
+    "#44aa99",
+    "#999933",
+    "#6699cc",
+)
+"""Tol's muted colors. None of them is the color of a run."""
+OTHER_COLORS = ("#3b6ea8", "#8fb8de", "#c9a227", "#7a5195", "#a3a3a3")
+"""Colors of parts that are neither runs nor domains, such as the stages of a step."""
+PRESET_COLORS = {"plain": "#d55e00", "published": "#0072b2", "robust": "#009e73"}
+ALARM = "#c8553d"
+ERROR_RGB = (215, 25, 28)
+"""Color of a wrong pixel."""
+GRAY = "#808080"
+"""Visible on white and on black."""
+
+
+def run_color(index: int) -> str:
+    """Return the color of the n-th run."""
+    return RUN_COLORS[index % len(RUN_COLORS)]
+
+
+def domain_color(index: int) -> str:
+    """Return the color of the n-th domain."""
+    return DOMAIN_COLORS[index % len(DOMAIN_COLORS)]
+
+
+def other_color(index: int) -> str:
+    """Return the color of the n-th part that is neither a run nor a domain."""
+    return OTHER_COLORS[index % len(OTHER_COLORS)]

@@ -1,0 +1,135 @@
+"""What all charts of a page share: lines, markers, legends and axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from ..colors import run_color
+
+DASHES = {"solid": "", "dash": "6 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "10 6"}
+"""Plotly's names of dashes, and the same in SVG."""
+SYMBOLS = {
+    "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+    "square": "M-3.5-3.5h7v7h-7z",
+    "diamond": "M0-5L5 0 0 5-5 0z",
+    "triangle-up": "M0-4.5L4.5 3.5H-4.5z",
+    "cross": "M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
+    "x": "M-4-2L-2-4 0-2 2-4 4-2 2 0 4 2 2 4 0 2-2 4-4 2-2 0z",
+    "triangle-down": "M0 4.5L4.5-3.5H-4.5z",
+    "star": "M0-5L1.2-1.6 4.8-1.5 1.9.6 2.9 4 0 1.9-2.9 4-1.9.6-4.8-1.5-1.2-1.6z",
+}
+"""Plotly's names of markers, and their outlines in SVG."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure on the page.
+
+    Args:
+        title: Heading.
+        figure: Plotly's figure. The page sets the colors of text and grid.
+        caption: How to read it. Defaults to none.
+        wide: Use the full width of the page.
+    """
+
+    title: str
+    figure: go.Figure
+    caption: str = ""
+    wide: bool = False
+
+    @property
+    def legend(self) -> list[Key]:
+        """Entries for all named traces. The page draws them: Plotly's legend is too wide."""
+        traces = enumerate(self.figure.data)
+        return [_key(i, trace) for i, trace in traces if trace.name and trace.showlegend != False]  # noqa: E712
+
+
+class Key(NamedTuple):
+    """One entry of a chart's legend.
+
+    Args:
+        trace: Index of the trace in the figure.
+        name: Name of the trace.
+        color: Its color.
+        dash: Dashes of its line in SVG; None without a line.
+        outline: Outline of its marker in SVG; None for a filled box.
+    """
+
+    trace: int
+    name: str
+    color: str
+    dash: str | None = None
+    outline: str | None = None
+
+
+def _key(index: int, trace: Any) -> Key:
+    if trace.type != "scatter":
+        return Key(index, trace.name, trace.marker.color)
+    symbol = trace.marker.symbol
+    outline = SYMBOLS[symbol] if isinstance(symbol, str) else None  # a list stands for experts
+    dash = DASHES[trace.line.dash or "solid"] if "lines" in trace.mode else None
+    return Key(index, trace.name, trace.marker.color, dash, outline)
+
+
+def symbol_of(index: int) -> str:
+    """Return the marker of the n-th run or expert."""
+    return list(SYMBOLS)[index % len(SYMBOLS)]
+
+
+def run_line(index: int) -> dict[str, Any]:
+    """Return line and marker of the n-th run, which may cover the runs before it.
+
+    So each line is thinner than the one before, with other dashes and another marker.
+    """
+    color, dash = run_color(index), list(DASHES)[index % len(DASHES)]
+    return {
+        "line": dict(color=color, dash=dash, width=max(3 - 0.2 * index, 2)),
+        "marker": dict(color=color, symbol=symbol_of(index), size=max(12 - index, 7)),
+    }
+
+
+def draw(
+    traces: Sequence[Any], x: str = "", y: str = "", height: int = 320, **layout: Any
+) -> go.Figure:
+    """Return a figure in the style of the page, with named axes."""
+    figure = go.Figure(list(traces))
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin=dict(l=8, r=8, t=8, b=8),
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font=dict(family="system-ui, sans-serif", size=12),
+        showlegend=False,
+        hovermode="closest",
+    )
+    figure.update_xaxes(title=x, automargin=True, zeroline=False, fixedrange=True)
+    figure.update_yaxes(title=y, automargin=True, zeroline=False, fixedrange=True)
+    return figure.update_layout(**layout)
+
+
+def heatmap(
+    z: Sequence[Sequence[float | None]],
+    x: Sequence[str],
+    y: Sequence[str],
+    hover: str,
+    inside: str | None = None,
+    **more: Any,
+) -> go.Heatmap:
+    """Return a heatmap. ``hover`` and ``inside`` are Plotly's templates of a cell's text."""
+    return go.Heatmap(
+        z=z,
+        x=x,
+        y=y,
+        hovertemplate=hover + "<extra></extra>",
+        texttemplate=inside,
+        colorscale="Blues",  # the page replaces it by the colors of its theme
+        xgap=1,
+        ygap=1,
+        colorbar=dict(thickness=10, outlinewidth=0),
+        **more,
+    )

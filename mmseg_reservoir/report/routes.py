@@ -1,0 +1,228 @@
+"""The routes of a run as charts and texts show them: experts, domains, styles and guard events."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import mean
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ..runs.reader import Results
+from ..runs.style_sample import Styles
+
+Routes = Sequence[Mapping[str, Any]]
+MOST_SEGMENTS = 200
+FEWEST_STYLES = 5
+"""Fewer styles are not drawn."""
+_PERPLEXITY = 30
+
+
+def domains_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the domains of routes or visits in the order of the stream."""
+    return list(dict.fromkeys(row["domain"] for row in rows))
+
+
+class Assignment(NamedTuple):
+    """Number of images by domain (rows) and expert (columns)."""
+
+    domains: list[str]
+    experts: list[int]
+    counts: list[list[int]]
+
+    @property
+    def shares(self) -> list[list[float]]:
+        """The counts as shares of each domain's images."""
+        return [[count / sum(row) for count in row] for row in self.counts]
+
+
+def assignment(routes: Routes) -> Assignment:
+    """Count the images of every domain by expert. Experts without an image are left out."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for route in routes:
+        counts[route["domain"], route["expert"]] += route.get("n_images", 1)
+    domains = domains_of(routes)
+    experts = sorted({expert for _, expert in counts})
+    return Assignment(domains, experts, [[counts[d, e] for e in experts] for d in domains])
+
+
+class Segment(NamedTuple):
+    """A part of a stream: a visit, or a piece of a stream with too many visits to show."""
+
+    label: str
+    routes: list[Mapping[str, Any]]
+
+
+def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[Segment]:
+    """Return the visits in the order of their beginnings, or equal pieces if there are more."""
+    visits: dict[tuple[int, str], list] = {}
+    for route in routes:
+        visits.setdefault((route["round"], route["domain"]), []).append(route)
+    if len(visits) <= most:
+        return [Segment(f"{domain} {round}", part) for (round, domain), part in visits.items()]
+    size = math.ceil(len(routes) / most)
+    starts = range(0, len(routes), size)
+    return [Segment(f"from {start + 1}", list(routes[start : start + size])) for start in starts]
+
+
+class ExpertUse(NamedTuple):
+    """Share of each segment's images by expert: rows are experts, columns are segments."""
+
+    labels: list[str]
+    shares: list[list[float]]
+    k: list[int]
+    """Number of experts at the end of each segment."""
+
+
+def expert_use(routes: Routes) -> ExpertUse:
+    """Return the use of the experts over the stream."""
+    parts = segments(routes)
+    count = 1 + max(route["expert"] for route in routes)
+    used = [Counter(route["expert"] for route in part.routes) for part in parts]
+    shares = [[counts[expert] / counts.total() for counts in used] for expert in range(count)]
+    return ExpertUse(
+        [part.label for part in parts], shares, [part.routes[-1]["k"] for part in parts]
+    )
+
+
+def mean_by_segment(routes: Routes, name: str) -> dict[str, float]:
+    """Return the mean of an entry of the routes by segment. Segments without it are left out."""
+    means = {}
+    for part in segments(routes):
+        values = [route[name] for route in part.routes if route.get(name) is not None]
+        if values:
+            means[part.label] = mean(values)
+    return means
+
+
+def timeline(experts: Sequence[int]) -> str:
+    """Return which expert had which frames: ``"0-13: 0 | 14-27: 1 | 28: 0"``."""
+    spans, start = [], 0
+    for expert, members in groupby(experts):
+        last = start + len(list(members)) - 1
+        spans.append(f"{start}-{last}: {expert}" if last > start else f"{start}: {expert}")
+        start = last + 1
+    return " | ".join(spans)
+
+
+class GuardEvent(NamedTuple):
+    """One time that the guard pulled an expert back."""
+
+    step: int
+    label: str
+    """Domain and round."""
+    expert: int
+    reason: str
+    """The alarm that exceeded its bound the most."""
+    excess: float
+    """Its value over its bound."""
+    keep: float
+    """Share of the expert's change since the source that was kept."""
+
+
+GUARD_ALARMS = {"lost": "lost classes", "drift": "drifted", "overconfident": "grew too sure"}
+"""The alarms of a recorded guard event, in words."""
+
+
+def guard_events(results: Results) -> list[GuardEvent]:
+    """Return the events of the guard in the order of the stream."""
+    routes = results["routes"]
+    # The guard counts batches; routes are of batches in classification, images in segmentation.
+    size = (results["config"].get("test_dataloader") or {}).get("batch_size", 1)
+    events = []
+    for event in (results.get("guard") or {}).get("events", []):
+        route = routes[min((event["step"] - 1) * size, len(routes) - 1)]
+        label = f"{route['domain']} {route['round']}"
+        excess, alarm = max((event[alarm], alarm) for alarm in GUARD_ALARMS if alarm in event)
+        reason = GUARD_ALARMS[alarm]
+        events.append(
+            GuardEvent(event["step"], label, event["expert"], reason, excess, event["keep"])
+        )
+    return events
+
+
+class MemoryBalance(NamedTuple):
+    """Share of every domain (rows) among the styles in a memory, after every route."""
+
+    domains: list[str]
+    shares: list[list[float]]
+
+
+def memory_balance(routes: Routes, kind: str, capacity: int) -> MemoryBalance:
+    """Replay a stream into a style memory, with the number of the domain as the style.
+
+    Args:
+        routes: Routes of a run.
+        kind: Registered memory that needs no assignments: ``"reservoir"`` or ``"fifo"``.
+        capacity: M, the number of styles in the memory.
+    """
+    import torch  # takes seconds
+
+    from ..registry import find
+    from ..routing.style_memory import StyleMemory
+
+    memory: StyleMemory = find("memory", kind)(capacity=capacity)
+    domains = domains_of(routes)
+    columns = []
+    for route in routes:
+        domain = torch.tensor([domains.index(route["domain"])])
+        memory.add(domain, torch.ones(len(memory) + 1, 1))
+        held = torch.bincount(memory.styles.flatten(), minlength=len(domains))
+        columns.append((held / len(memory)).tolist())
+    return MemoryBalance(domains, list(map(list, zip(*columns, strict=True))))
+
+
+class StyleMap(NamedTuple):
+    """Styles in the plane, points ``(n, 2)``, and the paths of the experts' means."""
+
+    points: np.ndarray
+    domains: list[str]
+    experts: list[int]
+    rounds: list[int]
+    paths: dict[int, list[tuple[int, float, float]]]
+    """By expert: round, x and y of the mean of its styles up to the end of that round."""
+
+    def points_by_domain(self) -> dict[str, list[int]]:
+        """Return the indices of the points of every domain."""
+        indices: dict[str, list[int]] = {}
+        for index, domain in enumerate(self.domains):
+            indices.setdefault(domain, []).append(index)
+        return indices
+
+
+def style_map(
+    results: Results, styles: Styles, projection: Literal["pca", "tsne"] = "pca"
+) -> StyleMap:
+    """Project the stored styles, after scaling every channel to variance 1.
+
+    t-SNE cannot project a point later, so the means of the experts are part of its input.
+    """
+    from sklearn.decomposition import PCA  # takes half a second
+    from sklearn.manifold import TSNE
+
+    routes = [results["routes"][index] for index in styles.routes]
+    experts = np.array([route["expert"] for route in routes])
+    rounds = np.array([route["round"] for route in routes])
+    spread = styles.vectors.std(axis=0)
+    vectors = (styles.vectors - styles.vectors.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    steps = [
+        (int(expert), int(number))
+        for expert in np.unique(experts)
+        for number in np.unique(rounds[experts == expert])
+    ]
+    means = [vectors[(experts == e) & (rounds <= number)].mean(axis=0) for e, number in steps]
+    everything = np.concatenate([vectors, np.stack(means)])
+    if projection == "tsne":
+        perplexity = min(_PERPLEXITY, (len(everything) - 1) / 3)
+        plane = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(everything)
+    else:
+        # Fit to the styles alone: a mean would count as much as a style.
+        plane = PCA(2, random_state=0).fit(vectors).transform(everything)
+    paths: dict[int, list[tuple[int, float, float]]] = {}
+    for (expert, number), (x, y) in zip(steps, plane[len(vectors) :].tolist(), strict=True):
+        paths.setdefault(expert, []).append((number, x, y))
+    domains = [route["domain"] for route in routes]
+    return StyleMap(plane[: len(vectors)], domains, experts.tolist(), rounds.tolist(), paths)
