@@ -32,6 +32,9 @@ class BecottaParts(nn.Module):
         seed: Of the initial values and of the gates' noise.
     """
 
+    beyond_checkpoint = "mixtures of BECoTTA, whose gates look at the image"
+    """What a plain checkpoint has no place for."""
+
     def __init__(
         self,
         variant: Variant,

@@ -91,6 +91,9 @@ class PromptTokens(nn.Module):
         position: How many of the transformer's own tokens stand before them.
     """
 
+    beyond_checkpoint = "prompts"
+    """What a plain checkpoint has no place for."""
+
     def __init__(self, values: Tensor, position: int) -> None:
         super().__init__()
         self.tokens = nn.Parameter(values)

@@ -6,7 +6,7 @@ took over last. Merging both whole would count the base twice. So
 - experts of the base keep their numbers on both sides and are averaged by the images that each
   side has seen *since the base*; one that nobody else has changed since becomes the stream's;
 - experts that the stream has opened since are matched by the router's own test with those that
-  are new to it, as :func:`merge` does, and else stand beside them;
+  are new to it, as :func:`.merge` does, and else stand beside them;
 - images, visits, updates, ages and events add up, each counted once.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 from ..core.reservoir import Tally
 from ..core.reservoir_part import State
 from ..core.reservoir_pipeline import ReservoirPipeline
-from .merge import Merge, merge, same
+from .merge import Merge, merge_experts, same
 from .reservoir_snapshot import Expert, ReservoirSnapshot, go_on, take
 
 
@@ -86,7 +86,7 @@ def absorb(
     """
     weights = [] if base is None else _weights(common, revisions, learned, base)
     known = max(1, len(weights))
-    merged = merge(common, learned, known=known, weights=weights)
+    merged = merge_experts(common, learned, known=known, weights=weights)
     return merged, revised(common.experts, revisions, merged.contents.experts)
 
 

@@ -46,31 +46,45 @@ class Merge:
 
 
 @explained
-def merge(
+def merge(one: ReservoirSnapshot, other: ReservoirSnapshot, k_max: int | None = None) -> Merge:
+    """Merge two reservoirs that began with the same model and calibration.
+
+    The router decides which experts are of one domain: nearest first, and one to one, since domains
+    that one reservoir holds apart stay apart. Those of the source always match. Two that match are
+    averaged by the images that they have seen, and so are the moments of their optimizers. The rest
+    of a method's state is that of the expert that has seen more.
+
+    Args:
+        one: A reservoir.
+        other: Another one. The order only decides how experts are numbered.
+        k_max: Room for experts. Defaults to that of the roomier one.
+    """
+    if same(*([_plain(expert) for expert in each.experts] for each in (one, other))):
+        raise ReservoirError(
+            "the two reservoirs hold the same experts, one is a copy of the other: name the "
+            "reservoirs of two runs"
+        )
+    return merge_experts(one, other, k_max)
+
+
+def merge_experts(
     one: ReservoirSnapshot,
     other: ReservoirSnapshot,
     k_max: int | None = None,
     known: int = 1,
     weights: Sequence[Weights] = (),
 ) -> Merge:
-    """Merge two reservoirs that began with the same model and calibration.
-
-    Experts are matched by the router's own test of what is one domain, nearest first, and one to
-    one: what a camera holds apart stays apart. Those of the source are a match in any case. Two
-    that match are averaged by the images that they have seen, the moments of their optimizers too;
-    the rest of a method's state is that of the one that has seen more. What is the same in both is
-    taken once, so that a reservoir merged with itself is itself.
+    """Merge as :func:`merge` does, also reservoirs with a common past.
 
     Args:
         one: A reservoir.
-        other: Another one; which of them comes first only decides how experts are numbered.
-        k_max: Room for so many experts; by default that of the roomier one.
-        known: So many of the first experts have the same numbers in both, as they have a common
-            past, and are not looked at.
-        weights: Of the first experts, instead of the images that they have seen.
+        other: Another one.
+        k_max: Room for experts. Defaults to that of the roomier one.
+        known: Number of first experts that have the same numbers in both, and need no match.
+        weights: Weights of the first experts, instead of the images that they have seen.
     """
     found = list(differences(one.kinds, other.kinds))
-    # Those of different kinds have no numbers to compare.
+    # Those of different kinds have no options to compare.
     found = found or list(differences(one.identity["options"], other.identity["options"]))
     if found:
         raise ReservoirError(
@@ -89,17 +103,13 @@ def merge(
         if match is None:
             experts.append(moved[index])
         elif not same(_plain(one.experts[match]), _plain(other.experts[index])):
-            given = weights[index] if index < len(weights) else None
-            experts[match] = average(one, one.experts[match], moved[index], given)
-    shared = {
-        name: {
-            **one.shared[name],
-            "shared": one.part(name).merge_shared(
-                one.options(name), one.shared[name]["shared"], other.shared[name]["shared"]
-            ),
-        }
-        for name in one.components
-    }
+            weight = weights[index] if index < len(weights) else None
+            experts[match] = average(one, one.experts[match], moved[index], weight)
+    shared = {}
+    for name in one.components:
+        part, options = one.part(name), one.options(name)
+        common = part.merge_shared(options, *(c.shared[name]["shared"] for c in (one, other)))
+        shared[name] = {**one.shared[name], "shared": common}
     return Merge(replace(one.with_experts(experts, shared), k_max=room), matches)
 
 

@@ -9,7 +9,7 @@ from small_reservoirs import batches, make_pipeline, show
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Align
 from mmseg_reservoir.routing.style_memory import join_memories
-from mmseg_reservoir.snapshot.merge import average, find_matches, merge, same
+from mmseg_reservoir.snapshot.merge import average, find_matches, merge, merge_experts, same
 from mmseg_reservoir.snapshot.reservoir_snapshot import put, take
 
 KINDS = ("style", "segment", "oracle")
@@ -36,9 +36,12 @@ def whole(contents):
 
 @pytest.mark.parametrize("care", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reservoir_merged_with_itself_is_itself(kind, care):
+def test_a_copy_is_refused_and_experts_of_a_common_past_count_once(kind, care):
     one, _ = cameras(kind, care=care)
-    merged = merge(one, one)
+    for copy in (one, replace(one, about={"copied": True})):
+        with pytest.raises(ReservoirError, match="hold the same experts, one is a copy of the othe"):
+            merge(one, copy)
+    merged = merge_experts(one, one)
     assert merged.matches == list(range(len(one.experts)))
     assert same(whole(merged.contents), whole(one))
 
