@@ -371,7 +371,8 @@ class Alignment(ReservoirPart):
             for domain in self.domains
         ]
         for event in self.events:
-            experts[event["expert"]]["events"].append(dict(event))
+            own = {name: value for name, value in event.items() if name != "expert"}
+            experts[event["expert"]]["events"].append(own)
         stream = {
             "pending": [list(moments) for moments in self._pending],
             "event_order": [event["expert"] for event in self.events],
@@ -386,7 +387,7 @@ class Alignment(ReservoirPart):
         if reference is not None:
             self.reference = Reference(**reference)
         self.domains = [e["moments"] and DomainMoments.of(e["moments"]) for e in experts]
-        events = [[{**e, "expert": i} for e in own["events"]] for i, own in enumerate(experts)]
+        events = [[{"expert": i, **e} for e in own["events"]] for i, own in enumerate(experts)]
         stream = state["stream"] or {"pending": [], "event_order": None}
         self._pending = [(mean, logvar, n) for mean, logvar, n in stream["pending"]]
         order, ordered = stream["event_order"], [iter(own) for own in events]

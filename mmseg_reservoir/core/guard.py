@@ -211,7 +211,8 @@ class LabelGuard(Guard):
         for index, health in self._watches.items():
             experts[index]["health"] = dict(vars(health))
         for event in self._events:
-            experts[event["expert"]]["events"].append(dict(event))
+            own = {name: value for name, value in event.items() if name != "expert"}
+            experts[event["expert"]]["events"].append(own)
         return {"shared": {"margin": self.margin, "steps": self._steps}, "experts": experts}
 
     def load_state_dict(self, state: State) -> None:
@@ -219,7 +220,11 @@ class LabelGuard(Guard):
         self.margin, self._steps = state["shared"]["margin"], state["shared"]["steps"]
         known = {i: entry for i, entry in enumerate(state["experts"]) if entry is not None}
         self._watches = {i: ExpertHealth(**e["health"]) for i, e in known.items() if e["health"]}
-        events = [{**event, "expert": i} for i, entry in known.items() for event in entry["events"]]
+        events = [
+            {"step": event["step"], "expert": index, **event}
+            for index, entry in known.items()
+            for event in entry["events"]
+        ]
         self._events = deque(sorted(events, key=lambda event: event["step"]), maxlen=_EVENTS)
 
     @classmethod
