@@ -82,7 +82,7 @@ $(RUN):
 	    echo "Making $(VENV) on top of $(PYTHON), which has torch ..."; \
 	    "$(PYTHON)" -m venv --system-site-packages "$(VENV)" ;; \
 	False) \
-	    echo "Making $(VENV) with a torch of its own (to use that of $(PYTHON) instead:" \
+	    echo "Making $(VENV) with a separate torch (to use that of $(PYTHON) instead:" \
 	         "make install VENV=path of its environment) ..."; \
 	    "$(PYTHON)" -m venv "$(VENV)" && touch "$(PINNED)" ;; \
 	*) \

@@ -1,4 +1,4 @@
-"""Parts that real_cls.py registers, as a user's own file would: network, data, stream."""
+"""The network, data and stream that real_cls.py registers, as a custom file would."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.registry import register
 
 DOMAINS = tuple(name for name in CORRUPTIONS if name not in ("gaussian_noise", "shot_noise"))
-"""One noise of three is enough."""
+"""Without two of the three noises."""
 
 
 class Block(nn.Module):
-    """He's basic block; a shortcut to fewer pixels takes every other one, and zero channels."""
+    """The basic block of ResNets; its shortcut subsamples pixels and pads channels with zeros."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -35,7 +35,6 @@ class Block(nn.Module):
         self.stride, self.more = stride, (outputs - inputs) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
         away = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
         shortcut = x[:, :, :: self.stride, :: self.stride]
         return F.relu(away + F.pad(shortcut, (0, 0, 0, 0, self.more, self.more)))
@@ -43,7 +42,7 @@ class Block(nn.Module):
 
 @register("backbone", "cifar_resnet20")
 class CifarResNet20(nn.Module):
-    """ResNet-20 (He et al., CVPR 2016, Sec. 4.2); images in [0, 1] are normalised inside."""
+    """ResNet-20 (He et al., CVPR 2016, Sec. 4.2); normalizes images in [0, 1]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,20 +56,20 @@ class CifarResNet20(nn.Module):
             self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits ``(N, 10)``."""
+        """Return logits ``(N, 10)``."""
         x = F.relu(self.bn1(self.conv1((images - self.mean) / self.std)))
         return self.linear(self.layer3(self.layer2(self.layer1(x))).mean((2, 3)))
 
 
 @register("data", "cifar10_corrupted")
 def corrupted_cifar(root: str, first: int = 0, count: int = 2000) -> Corrupted:
-    """Some of the test images under the corruptions of this project."""
+    """Return some of the test images under the corruptions of this project."""
     test = cifar(root, train=False)
     part = slice(first, first + count)
     if first + count > len(test):
         raise ReservoirError(
-            f"{len(test)} test images do not reach for number {first + count}: leave out the "
-            f"larger seeds; there are {len(test) // count}, from 0"
+            f"image {first + count} is needed, but there are {len(test)} test images: use "
+            f"seeds from 0 to {len(test) // count - 1}"
         )
     clean = ArrayImages(test.pixels[part], test.labels[part])
     return Corrupted(clean, DOMAINS, severity=5, seed=first, title="CIFAR-10, corrupted")
@@ -79,18 +78,18 @@ def corrupted_cifar(root: str, first: int = 0, count: int = 2000) -> Corrupted:
 @register("stream", "csc_samples")
 @dataclass(eq=False)
 class SampledStream(RecurringStream):
-    """CSC whose visits are a few batches of a domain's images, drawn anew.
+    """CSC with a few random batches of a domain's images at each visit.
 
     Args:
-        batches: Of a visit.
+        batches: Batches per visit. Defaults to 4.
     """
 
     kind: ClassVar[str] = "csc_samples"
     shuffle: str = "visit"
     batches: int = 4
 
-    def _visit(self, *place: Any) -> list[PlannedBatch]:
-        return super()._visit(*place)[: self.batches]
+    def _visit(self, *position: Any) -> list[PlannedBatch]:
+        return super()._visit(*position)[: self.batches]
 
     def _options(self) -> dict[str, Any]:
         return {"batches": self.batches}

@@ -1,7 +1,4 @@
-"""Cells of a table of classifiers: run those that are missing, and summarise all of them.
-
-What the benchmarks of classifiers share; each of them says what the options of a cell are.
-"""
+"""What the benchmarks of classifiers share: run the missing cells of a table, summarize all."""
 
 from __future__ import annotations
 
@@ -23,28 +20,30 @@ from mmseg_reservoir.config.presets import with_preset
 from mmseg_reservoir.runs.reader import Results
 from mmseg_reservoir.runs.record import strict_json
 
-PARTS = (cifar_parts, remembered_styles)
-"""What they register is known in the processes of runs, too, which import this file."""
+REGISTERED = (cifar_parts, remembered_styles)
+"""Imported for what they register, also in the processes of runs, which import this file."""
 NOTE = (
     "Error in percent, mean over the corruptions: mean over the seeds ± sample deviation. "
     "Differences are paired by seed: mean ± standard error. Second passes: share of the batches "
     "that the ensemble predicted; the guard's passes: share of the batches that the source model "
-    "predicted, too."
+    "predicted as well."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which cells, and where they are kept."""
+    """Add the options of the cells."""
     parser.add_argument("--variants", nargs="+", default=["base", "published", "robust"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--rates", nargs="+", type=float, default=[1.0], help="times the usual one")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument(
+        "--rates", nargs="+", type=float, default=[1.0], help="factors of the learning rate"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once")
 
 
 def reservoir_of(
     variant: str, styles: Path, written: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Options of a variant's reservoir, which remembers in a folder what it encoded."""
+    """Return the options of a variant's reservoir, which stores its styles in a folder."""
     reservoir = paired.reservoir_of(variant, written)
     style = with_preset(reservoir)["style"]
     if style.get("type") == "vgg":
@@ -53,19 +52,19 @@ def reservoir_of(
 
 
 def run_cell(config: Mapping[str, Any], folder: Path, label: str) -> Results:
-    """One run on one core, unless the folder has it already; returns its results."""
+    """Run a config on one core unless the folder has it; return its results."""
     torch.set_num_threads(1)
     file = folder / "results.json"
     if file.is_file():
         results = json.loads(file.read_text(encoding="utf-8"))
         keys = ("method", "params", "statistics", "reservoir")
         adaptation = {key: config[key] for key in keys if key in config}
-        # The options in force, too: a preset may have changed meanwhile.
+        # Compare resolved options, too: a preset may have changed.
         options = RunBuilder(
             CLASSIFICATION, **adaptation, seed=config["randomness"]["seed"]
         ).options
-        asked = json.loads(strict_json({"config": config, "options": options}))
-        if results["complete"] and all(results[key] == asked[key] for key in asked):
+        wanted = json.loads(strict_json({"config": config, "options": options}))
+        if results["complete"] and all(results[key] == wanted[key] for key in wanted):
             return results
     return run(config, folder, row=label, quiet=True, overwrite=True)
 
@@ -73,7 +72,7 @@ def run_cell(config: Mapping[str, Any], folder: Path, label: str) -> Results:
 def run_all(
     args: argparse.Namespace, title: str, config_of: Callable[[paired.Cell, int], dict[str, Any]]
 ) -> int:
-    """Run what is missing and summarise all that was asked for; how many runs failed, at most 1."""
+    """Run the missing runs and summarize all; return 1 if a run failed, else 0."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that are started
     configs = {
         (cell, seed): config_of(cell, seed)
@@ -89,16 +88,16 @@ def run_all(
             folder = args.out.resolve() / cell.name / f"seed{seed}"
             jobs[cell, seed] = pool.submit(run_cell, config, folder, cell.name)
         runs, failures = paired.collect(jobs)
-    print(f"\n{summarise(runs, title, args.out / 'summary.md')}")
+    print(f"\n{summarize(runs, title, args.out / 'summary.md')}")
     paired.draw(runs, args.out / "curves.png")
     return min(failures, 1)
 
 
-def summarise(runs: paired.Runs, title: str, path: Path) -> str:
-    """All tables."""
+def summarize(runs: paired.Runs, title: str, path: Path) -> str:
+    """Write and return all tables."""
     columns = list(paired.at("mean").items())
     parts = {"Error": paired.score_table(runs, columns)}
     for variant in ("source", "base", "published"):
         parts[f"Difference to {variant}"] = paired.difference_table(runs, variant, columns)
-    parts["What the reservoirs did"] = paired.routing_table(runs)
+    parts["Routing and guard"] = paired.routing_table(runs)
     return paired.write_summary(path, title, parts, NOTE)

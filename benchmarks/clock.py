@@ -1,18 +1,17 @@
-"""mIoU against frame rate on MiniCity: what a method is worth that must keep pace with a camera.
+"""mIoU against frame rate on MiniCity: methods that must keep pace with a camera.
 
     python benchmarks/clock.py --rates 5 10 20 --seeds 1 2 3 --jobs 2
 
 The stages of a step are timed once per row, on one thread, one row after the other. They are stored
-in OUT/costs.json, which a second run reads: the same costs give the same table. A seed is another
-MiniCity (see benchmarks/minicity.py). Runs that are complete already are not repeated, so the
-command can be interrupted.
+in OUT/costs.json, which a second run reads: the same costs give the same table. Each seed has its
+own MiniCity (see benchmarks/minicity.py). Complete runs are not repeated, so the command can be
+interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
-from benchmarks.minicity import COUNTS, ROOT, run
+from benchmarks.common import add_run_arguments, read_results, threads_of
+from benchmarks.minicity import run, write_draws
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import write_text
-from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.report.summary import Statistic
 from mmseg_reservoir.report.tables import make_table
 from mmseg_reservoir.runs.record import strict_json
@@ -36,7 +35,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "_robust": ("_robust", ()),
     "_trigger": ("_robust", ("reservoir.trigger.type=settled",)),
 }
-"""By the end of a row's name: the end of its config's name, and its options."""
+"""By suffix of a row's name: suffix of its config's name, and its options."""
 ALONE = ("source", "align")
 ROWS: dict[str, tuple[str, tuple[str, ...]]] = {
     **{name: (f"segformer-tiny_{name}", ()) for name in ALONE},
@@ -51,20 +50,20 @@ Costs = dict[str, float]
 
 
 def measured_costs(rows: Sequence[str], seed: int, out: Path) -> dict[str, Costs]:
-    """Return the seconds by stage of every row; only those that the file lacks are measured."""
+    """Return the seconds by stage of every row; measure those that the file does not have."""
     file = out / "costs.json"
     costs: dict[str, Costs] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     for row in rows:
         if row in costs:
             continue
-        # At such a rate all frames but the first, at which the costs are measured, are dropped.
+        # At this rate all frames but the first are dropped. The first one measures the costs.
         options = ["test_cfg.frame_rate=1e9", "test_cfg.missed=drop", "test_cfg.domains=[fog]"]
         name = f"costs/{row}"
         config, more = ROWS[row]
         failure = run(config, seed, out, 1, 1, name, [*options, *more])
         if failure:
             raise ReservoirError(f"the costs of {row} cannot be measured:\n{failure}")
-        costs[row] = _read(out, seed, name)["clock"]["step_seconds"]
+        costs[row] = read_results(out / f"seed{seed}" / name)["clock"]["step_seconds"]
         write_text(file, strict_json(costs))
     return costs
 
@@ -78,10 +77,6 @@ def options_of(rate: float, missed: str, costs: Costs) -> list[str]:
 def name_of(row: str, rate: float, missed: str) -> str:
     """Return the name of a run's folder."""
     return f"{row}_{rate:g}fps_{missed}"
-
-
-def _read(out: Path, seed: int, name: str) -> dict[str, Any]:
-    return json.loads((out / f"seed{seed}" / name / "results.json").read_text("utf-8"))
 
 
 def summarize(runs: Sequence[Mapping[str, Any]], costs: Costs) -> tuple[Statistic, float, float]:
@@ -125,7 +120,7 @@ def markdown(table: Table, costs: Mapping[str, Costs]) -> str:
 
 
 def plot(table: Table, path: Path) -> None:
-    """Draw mIoU against frame rate, one panel for each method."""
+    """Draw mIoU against frame rate, one panel per method."""
     from matplotlib.figure import Figure
 
     bases = [base for base in BASES if any(base + kind in table for kind in KINDS)] or [""]
@@ -149,20 +144,15 @@ def plot(table: Table, path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing and summarize all that was asked for."""
+    """Run the missing runs and summarize all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=list(ROWS))
     parser.add_argument("--rates", nargs="+", type=float, default=[5.0, 10.0, 20.0])
     parser.add_argument("--missed", default="answer", choices=("answer", "drop"))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "clock")
+    add_run_arguments(parser, "clock")
     args = parser.parse_args(argv)
-    out = args.out.resolve()
-    for seed in args.seeds:
-        write_dataset(out / f"seed{seed}" / "data" / "minicity", seed, COUNTS)
-    threads = max(1, (os.cpu_count() or 1) // args.jobs)
+    out, threads = args.out.resolve(), threads_of(args.jobs)
+    write_draws(out, args.seeds)
     try:
         costs = measured_costs(args.rows, args.seeds[0], out)
         with ThreadPoolExecutor(args.jobs) as pool:
@@ -185,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for row in args.rows:
             for rate in args.rates:
                 name = name_of(row, rate, args.missed)
-                runs = [_read(out, seed, name) for seed in args.seeds]
+                runs = [read_results(out / f"seed{seed}" / name) for seed in args.seeds]
                 table[row][rate] = summarize(runs, costs[row])
     except ReservoirError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,13 +1,13 @@
-"""Digits under recurring corruptions: base, reservoirs, and what each part of them is worth.
+"""Methods, reservoirs and their parts on digits under recurring corruptions.
 
     python benchmarks/digits.py --methods tent eata --variants base published robust
     python benchmarks/digits.py --variants robust robust,guard=None robust,pooling.n0=2000
 
-Scikit-learn's digits, the small ConvNet with BatchNorm and the options of its table in configs/cls.
-``--net vit`` takes the small vision transformer; give it its own ``--out``. A seed is the order of
-the batches. The variant ``source`` is the network as it comes, ``base`` the plain method, any other
-one a preset of the reservoir, with or without changes. Runs that are complete already, with the
-same options, are not repeated.
+The data are scikit-learn's digits. The network is the small ConvNet with BatchNorm, with the
+options of its table in configs/cls. ``--net vit`` uses the small vision transformer and needs
+another ``--out``. The seed is the order of the batches. The variant ``source`` is the unadapted
+network and ``base`` the plain method. Any other variant is a preset of the reservoir, with or
+without changes. Complete runs with the same options are not repeated.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import classifiers, paired
+from benchmarks.common import ROOT
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.config.config_files import read_config
 
-ROOT = Path(__file__).resolve().parents[1]
 TABLES = ROOT / "configs" / "cls"
 METHODS = ["tent", "eta", "eata", "sar", "roid", "rotta"]
 
 
 def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[str, Any]:
-    """All options of a run."""
+    """Return all options of a run."""
     changes = {"stream.rounds": args.rounds, "randomness.seed": seed, "device": "cpu"}
     with_reservoir = cell.variant not in ("source", "base")
     table = read_config(TABLES / f"digits_{args.net}.py", changes).to_dict()
@@ -55,7 +55,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing and summarise all that was asked for."""
+    """Run the missing runs and summarize all."""
     args = parse_args(argv)
     title = "Digits under recurring corruptions"
     return run_cli(

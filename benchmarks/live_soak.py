@@ -1,11 +1,11 @@
-"""A long run of `adapt.py --serve` with two viewers: do memory, threads and speed stay flat?
+"""A long run of `adapt.py --serve` with two viewers: check memory, threads and speed.
 
 python benchmarks/live_soak.py --frames 20000 --minutes 60 --out docs/images/live_soak.png
 
-The command runs in a process of its own, on a video of MiniCity's conditions in turn. Two viewers
-poll the page as a browser does, now and then close their tab in the middle of an answer, and pause,
-reset and save at random. The process is measured from outside. At the end it gets SIGTERM, must
-exit with 0, and everything that it wrote is read again.
+The command runs in its own process, on a video with MiniCity's conditions in turn. Two viewers poll
+the page like a browser. At random they pause, reset, save, and close their tab during a response.
+The process is measured from outside. At the end it gets SIGTERM and must exit with 0, and all of
+its output is read again.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ import cv2
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
-from benchmarks.soak import Note, growth, plot, resident
+from benchmarks.common import ROOT
+from benchmarks.soak import Sample, plot, print_growth, resident
 from mmseg_reservoir.footage.frame_writer import count_frames
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.minicity.drive import render_drive
+from mmseg_reservoir.report.tables import make_table
 from mmseg_reservoir.runs.state_folder import StateFolder
 from mmseg_reservoir.snapshot import read_folder
 
-ROOT = Path(__file__).resolve().parents[1]
 MODEL = "minicity/segformer-tiny_tent_robust"
-PARTS = ("clear", "fog", "night", "rain", "snow", "fog")
+CONDITIONS = ("clear", "fog", "night", "rain", "snow", "fog")
 PANELS = {
     "memory_mb": "memory (MB)",
     "threads": "threads",
@@ -51,12 +52,12 @@ PANELS = {
     "cpu_ms": "CPU time per frame (ms)",
 }
 _POLL_SECONDS = 0.3
-"""Between two requests of a viewer, as in ``live.js``."""
+"""Time between two requests of a viewer, as in ``live.js``."""
 
 
 def write_video(path: Path, frames: int, length: int) -> None:
-    """Write a drive again and again, ``length`` frames of each condition, as one video."""
-    pictures = list(render_drive(length, PARTS))
+    """Write a video that repeats a drive with ``length`` frames of each condition."""
+    pictures = list(render_drive(length, CONDITIONS))
     size = (pictures[0].shape[1], pictures[0].shape[0])
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"mp4v"), 10.0, size)
     for index in range(frames):
@@ -71,16 +72,16 @@ class Page:
     port: int
     token: str
 
-    def ask(self, path: str) -> bytes:
-        """Return an answer."""
+    def get(self, path: str) -> bytes:
+        """Return the response to a GET request."""
         return self._request("GET", path)
 
     def act(self, **action: Any) -> None:
-        """Ask for an action."""
+        """Request an action."""
         self._request("POST", "/act", json.dumps(action), {"X-Token": self.token})
 
     def leave(self, path: str) -> None:
-        """Ask, and close the tab in the middle of the answer."""
+        """Send a request and close the tab during the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("GET", path)
         connection.close()
@@ -99,7 +100,7 @@ class Page:
 
 @dataclass
 class Viewer:
-    """Somebody who looks, acts and leaves; in a thread of its own."""
+    """A viewer of the page in its own thread."""
 
     page: Page
     seed: int
@@ -110,29 +111,28 @@ class Viewer:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Go home."""
-        self._over.set()
+        self._stopped.set()
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            self._look()
+            self._watch()
         except Exception as error:
             self.error = error  # the main thread raises it
 
-    def _look(self) -> None:
+    def _watch(self) -> None:
         seen, paused, layer = 0, False, "overlay"
         chance = _POLL_SECONDS / self.act_every
-        while not self._over.wait(_POLL_SECONDS):
-            state = json.loads(self.page.ask(f"/state?since={seen}"))
+        while not self._stopped.wait(_POLL_SECONDS):
+            state = json.loads(self.page.get(f"/state?since={seen}"))
             if state["frame"] > seen:
                 seen = state["frame"]
-                self.page.ask(f"/frame/{layer}.jpg?n={seen}")
+                self.page.get(f"/frame/{layer}.jpg?n={seen}")
                 self._count("pictures")
             if self._random.random() >= chance:
                 continue
@@ -147,13 +147,13 @@ class Viewer:
                 paused = action == "pause" or (paused and action != "resume")
             self._count(action)
 
-    def _count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
+    def _count(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
 
 
-def measure(process: int, out: Path, page: Page) -> Note:
-    """Return what is known of a running command, from outside."""
-    state = json.loads(page.ask("/state?since=999999999"))
+def measure(process: int, out: Path, page: Page) -> Sample:
+    """Measure a running command from outside."""
+    state = json.loads(page.get("/state?since=999999999"))
     if not state["running"]:
         raise RuntimeError(f"the stream has ended: {state['messages']}")
     proc = Path(f"/proc/{process}")
@@ -173,7 +173,7 @@ def measure(process: int, out: Path, page: Page) -> Note:
 
 
 def _kilobytes(folder: Path) -> float:
-    """Size of a folder's files, 0 while there are none; they may be replaced meanwhile."""
+    """Return the size of a folder's files, which may be replaced meanwhile; 0 without files."""
     total = 0
     for path in folder.rglob("*"):
         try:
@@ -183,21 +183,21 @@ def _kilobytes(folder: Path) -> float:
     return total / 1024
 
 
-def rates(notes: Sequence[Note]) -> list[Note]:
-    """Add speed and CPU time per frame, between each note and the one before it."""
+def rates(samples: Sequence[Sample]) -> list[Sample]:
+    """Add speed and CPU time per frame, each since the sample before."""
     return [
         {
             **now,
-            "seconds": now["seconds"] - notes[0]["seconds"],
+            "seconds": now["seconds"] - samples[0]["seconds"],
             "fps": (now["step"] - was["step"]) / (now["seconds"] - was["seconds"]),
             "cpu_ms": 1000 * (now["cpu"] - was["cpu"]) / max(1, now["step"] - was["step"]),
         }
-        for was, now in pairwise(notes)
+        for was, now in pairwise(samples)
     ]
 
 
 def check(out: Path, frames: int) -> dict[str, Any]:
-    """Read all that was written; raise if anything of it is missing or damaged."""
+    """Read all output; raise an error if any of it is missing or damaged."""
     lines = [json.loads(line) for line in (out / "stream.jsonl").read_text().splitlines()]
     if [line["index"] for line in lines] != list(range(len(lines))) or len(lines) < frames:
         raise RuntimeError(f"stream.jsonl has {len(lines)} lines after frame {frames}")
@@ -206,8 +206,8 @@ def check(out: Path, frames: int) -> dict[str, Any]:
     shown = sum(map(count_frames, videos))
     if partial or shown != len(lines):
         raise RuntimeError(f"{shown} frames in videos, {len(lines)} lines, unfinished: {partial}")
-    found = StateFolder(out / "state").newest()
-    if found is None or found[1]["position"]["frames"] != len(lines):
+    state = StateFolder(out / "state").newest()
+    if state is None or state[1]["position"]["frames"] != len(lines):
         raise RuntimeError("the last state is not that of the last frame")
     experts = len(read_folder(out / "reservoir").experts)
     return {"frames": len(lines), "videos": len(videos), "experts": experts}
@@ -215,14 +215,14 @@ def check(out: Path, frames: int) -> dict[str, Any]:
 
 def soak(
     frames: int, minutes: float, every: float, act_every: float, length: int, root: Path
-) -> tuple[list[Note], dict[str, Any]]:
-    """Run to a frame or a time, whichever is first; return notes, and what was done and found."""
+) -> tuple[list[Sample], dict[str, Any]]:
+    """Run until a frame or a time; return samples, and counts of output and actions."""
     out, video, log = root / "out", root / "drive.mp4", root / "log.txt"
     write_dataset(root / "source", counts={"clear": {"train": 100}})
-    write_video(video, frames + 1000, length)  # it shall not end by itself
+    write_video(video, frames + 1000, length)  # the video must not end first
     command = [sys.executable, "-u", ROOT / "tools" / "adapt.py", video, "--model", MODEL]
     command += ["--serve", "0", "--out", out, "--source-images", root / "source" / "rgb_anon"]
-    notes: list[Note] = []
+    samples: list[Sample] = []
     viewers: list[Viewer] = []
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -231,12 +231,12 @@ def soak(
     try:
         address = _wait(lambda: re.search(r"127\.0\.0\.1:(\d+)/#(\S+)", log.read_text()), process)
         page = Page(int(address[1]), address[2])
-        _wait(lambda: json.loads(page.ask("/state"))["frame"], process)
+        _wait(lambda: json.loads(page.get("/state"))["frame"], process)
         viewers += [Viewer(page, seed, act_every) for seed in range(2)]
         end, now = time.monotonic() + 60 * minutes, 0.0
-        while now < end and (not notes or notes[-1]["step"] < frames):
+        while now < end and (not samples or samples[-1]["step"] < frames):
             time.sleep(every)
-            notes.append(measure(process.pid, out, page))
+            samples.append(measure(process.pid, out, page))
             now = time.monotonic()
             for viewer in viewers:
                 if viewer.error is not None:
@@ -252,57 +252,54 @@ def soak(
         name: sum(viewer.counts.get(name, 0) for viewer in viewers)
         for name in ("pictures", "pause", "resume", "reset", "save", "tab")
     }
-    return rates(notes), {**check(out, int(notes[-1]["step"])), **done}
+    return rates(samples), {**check(out, int(samples[-1]["step"])), **done}
 
 
-def _wait(happened: Callable[[], Any], process: subprocess.Popen) -> Any:
-    while not (found := happened()):
+def _wait(condition: Callable[[], Any], process: subprocess.Popen) -> Any:
+    while not (result := condition()):
         if process.poll() is not None:
             raise RuntimeError(f"the command ended with {process.returncode}")
         time.sleep(0.2)
-    return found
+    return result
 
 
-def table(notes: Sequence[Note], rows: int = 8) -> str:
-    """Return some of the notes as a table of Markdown."""
-    lines = ["| minutes | frames | memory (MB) | threads | files | K | reservoir (KB) | fps |"]
-    lines.append("|" + "---|" * 8)
-    last = len(notes) - 1
+def table(samples: Sequence[Sample], rows: int = 8) -> str:
+    """Return some of the samples as a Markdown table."""
+    last = len(samples) - 1
+    header = ["minutes", "frames", "memory (MB)", "threads", "files", "K", "reservoir (KB)", "fps"]
+    cells = []
     for index in sorted({round(last * row / (rows - 1)) for row in range(rows)}):
-        n = notes[index]
-        lines.append(
-            f"| {n['seconds'] / 60:.1f} | {n['step']} | {n['memory_mb']:.1f} | {n['threads']} | "
-            f"{n['files']} | {n['k']} | {n['reservoir_kb']:.0f} | {n['fps']:.1f} |"
-        )
-    return "\n".join(lines)
+        n = samples[index]
+        cells.append([f"{n['seconds'] / 60:.1f}", n["step"], f"{n['memory_mb']:.1f}"])
+        cells[-1] += [n["threads"], n["files"], n["k"]]
+        cells[-1] += [f"{n['reservoir_kb']:.0f}", f"{n['fps']:.1f}"]
+    return make_table(header, cells, text_columns=0, markdown=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, print, plot."""
+    """Run, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--frames", type=int, default=20_000, help="stop after (default: 20000)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="or after (default: 60)")
-    parser.add_argument("--every", type=float, default=20.0, help="seconds between two notes")
+    parser.add_argument("--frames", type=int, default=20_000, help="most frames (default: 20000)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="most minutes (default: 60)")
+    parser.add_argument("--every", type=float, default=20.0, help="seconds between two samples")
     parser.add_argument("--act-every", type=float, default=20.0, help="seconds between two actions")
     parser.add_argument("--length", type=int, default=14, help="frames of each condition")
-    parser.add_argument("--keep", type=Path, help="folder for what is written (default: none)")
-    parser.add_argument("--out", type=Path, help="a picture; table and numbers go beside it")
+    parser.add_argument("--keep", type=Path, help="keep the output in this folder")
+    parser.add_argument("--out", type=Path, help="plot, with table and numbers beside it")
     args = parser.parse_args(argv)
     times = args.every, args.act_every
     with tempfile.TemporaryDirectory() as temporary:
         root = (args.keep or Path(temporary)).resolve()
-        notes, found = soak(args.frames, args.minutes, *times, args.length, root)
-    text = table(notes)
-    ratios = {name: growth(notes, name) for name in (*PANELS, "state_kb", "files")}
+        samples, counts = soak(args.frames, args.minutes, *times, args.length, root)
+    text = table(samples)
     print(text)
-    print(", ".join(f"{name} {value}" for name, value in found.items()))
-    for name, ratio in ratios.items():
-        print(f"{name}: last fifth over second fifth {ratio:.3f}")
+    print(", ".join(f"{name} {value}" for name, value in counts.items()))
+    ratios = print_growth(samples, (*PANELS, "state_kb", "files"))
     if args.out is not None:
-        plot(notes, args.out, PANELS, xlabel="frame")
+        plot(samples, args.out, PANELS, xlabel="frame")
         args.out.with_suffix(".md").write_text(f"{text}\n")
-        kept = {"found": found, "growth": ratios, "notes": notes}
-        args.out.with_suffix(".json").write_text(json.dumps(kept, indent=1))
+        record = {"found": counts, "growth": ratios, "notes": samples}
+        args.out.with_suffix(".json").write_text(json.dumps(record, indent=1))
     return 0
 
 

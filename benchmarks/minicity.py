@@ -1,24 +1,25 @@
-"""The whole segmentation table on MiniCity, over several draws of its frames.
+"""The table of segmentation on MiniCity, over several draws of its frames.
 
     python benchmarks/minicity.py --rounds 10 --seeds 1 2 3 --jobs 2
 
-A seed is a MiniCity of its own (other scenes, other weather) and the seed of the run, with 16
-frames per condition. Seed 0 is the data of the demo, on which settings were tried: it is left out.
-A row is a config, with or without changes: ``segformer-tiny_align,reservoir.alignment.reach=0.25``.
-Runs that are complete already are not repeated, so the command can be interrupted.
+Each seed has its own MiniCity (other scenes, other weather), with 16 frames per condition. It is
+also the seed of the run. Seed 0 is the data of the demo, on which settings were tried, so it is
+left out. A row is a config, with or without changes, such as
+``segformer-tiny_align,reservoir.alignment.reach=0.25``. Complete runs are not repeated, so the
+command can be interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+from benchmarks.common import ROOT, add_run_arguments, read_results, run_test, threads_of
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.minicity import make_counts, write_dataset
 from mmseg_reservoir.report.charts import plot_curves
@@ -26,17 +27,22 @@ from mmseg_reservoir.report.published import load_rows
 from mmseg_reservoir.report.summary import Group, summarize, summary_markdown, summary_table
 from mmseg_reservoir.runs.reader import read_runs
 
-ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs" / "minicity"
 ANALYSIS = ("tent_reservoir_paper", "tent_oracle", "cotta_reservoir_paper", "cotta_oracle", "lora")
 COUNTS = make_counts(400, 1, 16, 1)
-"""Clear frames to calibrate on, frames per condition to adapt to, and next to no validation."""
+"""Clear frames for the calibration, frames per condition for the adaptation, few for validation."""
 
 
 def table_rows() -> list[str]:
-    """The configs of the table, in its order, then those that explain it."""
+    """Return the configs of the table in its order, then those of the analysis."""
     rows = [Path(row.config).stem for row in load_rows(CONFIGS / "metafile.yaml")]
     return rows + [f"segformer-tiny_{name}" for name in ANALYSIS]
+
+
+def write_draws(folder: Path, seeds: Sequence[int]) -> None:
+    """Write the MiniCity of each seed."""
+    for seed in seeds:
+        write_dataset(folder / f"seed{seed}" / "data" / "minicity", seed, COUNTS)
 
 
 def run(
@@ -48,52 +54,38 @@ def run(
     name: str | None = None,
     options: Sequence[str] = (),
 ) -> str | None:
-    """Run a row in its own process; return the tail of its log if it failed.
+    """Run a row unless it is complete; return the end of its log if it fails.
 
-    Its folder has the name of the row, if no other name is given.
+    Args:
+        row: Config without folder and suffix, with changes after commas.
+        seed: Seed of the data and of the run.
+        folder: Folder of all runs. Data of a seed is in its ``data/minicity``, as configs expect.
+        rounds: Rounds of the stream.
+        threads: Threads of the run.
+        name: Folder of the run below that of its seed. Defaults to ``row``.
+        options: More changes of the config.
     """
     config, *changes = row.split(",")
     name = name or row
-    work_dir = folder / f"seed{seed}" / name
-    results = work_dir / "results.json"
-    if results.is_file() and json.loads(results.read_text())["complete"]:
+    draw = folder / f"seed{seed}"
+    if read_results(draw / name):
         return None
-    work_dir.mkdir(parents=True, exist_ok=True)
-    command = [
-        sys.executable,
-        str(ROOT / "tools" / "test_tta.py"),
-        str(CONFIGS / f"{config}.py"),
-        f"--work-dir={work_dir}",
-        f"--seed={seed}",
-        "--overwrite",  # what is not complete
-        "--cfg-options",
-        f"test_cfg.rounds={rounds}",
-        "log_level=WARNING",
-        *changes,
-        *options,
-    ]
-    with (work_dir / "log.txt").open("w") as log:
-        # The data of a seed lies in its folder as data/minicity, where the configs look for it.
-        done = subprocess.run(
-            command,
-            cwd=folder / f"seed{seed}",
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    print(f"seed {seed} {name}: {'failed' if done.returncode else 'done'}", flush=True)
-    return (work_dir / "log.txt").read_text()[-1500:] if done.returncode else None
+    arguments = [f"--seed={seed}", "--cfg-options", f"test_cfg.rounds={rounds}"]
+    arguments += ["log_level=WARNING", *changes, *options]
+    failure = run_test(CONFIGS / f"{config}.py", draw / name, arguments, threads, draw)
+    print(f"seed {seed} {name}: {'failed' if failure else 'done'}", flush=True)
+    return failure
 
 
 def _plot(groups: Sequence[Group], path: Path) -> None:
-    """What routing is worth: the plain base, the paper's routing, ours, and an oracle's."""
-    found = {group.name: group for group in groups}
+    """Draw the plain base, and it with the paper's routing, ours and an oracle's."""
+    by_name = {group.name: group.scores["mean"] for group in groups}
     panels = {}
     for base in ("tent", "cotta"):
         names = {"Source": "source", "plain": base, "preset paper": f"{base}_reservoir_paper"}
         names |= {"preset stream": f"{base}_reservoir", "oracle": f"{base}_oracle"}
         full = {label: f"segformer-tiny_{name}" for label, name in names.items()}
-        present = {k: found[name].scores["mean"] for k, name in full.items() if name in found}
+        present = {label: by_name[name] for label, name in full.items() if name in by_name}
         if len(present) > 1:
             panels[{"tent": "TENT", "cotta": "CoTTA*"}[base]] = present
     if panels:
@@ -101,18 +93,13 @@ def _plot(groups: Sequence[Group], path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing and summarise all there is."""
+    """Run the missing runs and summarize all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="+", default=table_rows(), help="configs, and changes")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "minicity")
+    parser.add_argument("--rows", nargs="+", default=table_rows(), help="configs, with changes")
+    add_run_arguments(parser, "minicity")
     args = parser.parse_args(argv)
-    out = args.out.resolve()
-    for seed in args.seeds:
-        write_dataset(out / f"seed{seed}" / "data" / "minicity", seed, COUNTS)
-    threads = max(1, (os.cpu_count() or 1) // args.jobs)
+    out, threads = args.out.resolve(), threads_of(args.jobs)
+    write_draws(out, args.seeds)
     with ThreadPoolExecutor(args.jobs) as pool:
         jobs = [
             pool.submit(run, row, seed, out, args.rounds, threads)

@@ -1,7 +1,7 @@
-"""Runs of the same seeds beside each other: scores, and paired differences with standard errors.
+"""Tables of runs with the same seeds: scores, and paired differences with standard errors.
 
-What the benchmarks on real data share. A seed is a draw of the stream, and all rows have the same
-ones: the difference of two rows, seed by seed, scatters less than either of them.
+A seed is a draw of the stream. All rows have the same seeds, because the difference of two rows by
+seed scatters less than either of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mmseg_reservoir.runs.reader import Results
 
 
 class Cell(NamedTuple):
-    """A row of the tables. The source has no method and no rate: it is the same beside all."""
+    """A row of the tables. The source has no method and no rate."""
 
     method: str | None
     rate: float | None
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For folders and messages."""
+        """Its name in folders and messages."""
         return "_".join(map(str, self.words)) if self.method else self.variant
 
     @property
@@ -47,17 +47,17 @@ class Cell(NamedTuple):
 Runs = Mapping[Cell, Mapping[int, Results]]
 """The finished runs of every row, by seed."""
 Column = tuple[str, Callable[[Results], float]]
-"""A heading, and what of a run stands below it."""
+"""A heading, and the number of a run below it."""
 
 
 def reservoir_of(variant: str, written: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Options of the reservoir that a variant stands for.
+    """Return the options of a variant's reservoir.
 
     ``robust`` is a preset; ``robust,pooling=None,guard.every=32`` changes some of its options.
 
     Args:
         variant: A preset, with or without changes.
-        written: What a config says for its reservoir, whatever the preset; changes go over it.
+        written: Options of the config's reservoir for every preset; changes override them.
     """
     preset, *changes = variant.split(",")
     options = Config({**(written or {}), "preset": preset})
@@ -67,14 +67,14 @@ def reservoir_of(variant: str, written: Mapping[str, Any] | None = None) -> dict
             raise ReservoirError(
                 f"{change!r} of the variant {variant!r} is no option=value, such as guard.every=32"
             )
-        with suppress(ValueError, SyntaxError):  # a word stands for itself
+        with suppress(ValueError, SyntaxError):  # a word is a string
             value = literal_eval(value)
         options.merge_from_dict({name: value})
     return options.to_dict()
 
 
 def cells_of(methods: Iterable[str], rates: Sequence[float], variants: Sequence[str]) -> list[Cell]:
-    """All rows, in order."""
+    """Return all rows in order."""
     variants = list(dict.fromkeys(variants))
     rows = [Cell(None, None, "source")] if "source" in variants else []
     return rows + [
@@ -87,7 +87,7 @@ def cells_of(methods: Iterable[str], rates: Sequence[float], variants: Sequence[
 
 
 def at(domain: str) -> dict[str, Callable[[Results], float]]:
-    """The scores of a domain, or of the ``mean`` over all, at three moments of the stream."""
+    """Return the scores of a domain, or of the ``mean``, at three times of the stream."""
     return {
         "visit 1": lambda run: scores_by_domain(run)[domain][0],
         "last visit": lambda run: scores_by_domain(run)[domain][-1],
@@ -96,25 +96,25 @@ def at(domain: str) -> dict[str, Callable[[Results], float]]:
 
 
 def score_table(runs: Runs, columns: Sequence[Column]) -> str:
-    """One row per cell: mean over the seeds ± sample deviation."""
+    """Return one row per cell: mean over the seeds ± sample deviation."""
     rows = [
-        [*cell.words, len(found)]
-        + [Statistic.of([of(run) for run in found.values()]).text() for _, of in columns]
-        for cell, found in runs.items()
-        if found
+        [*cell.words, len(by_seed)]
+        + [Statistic.of([of(run) for run in by_seed.values()]).text() for _, of in columns]
+        for cell, by_seed in runs.items()
+        if by_seed
     ]
     return make_table(_header("seeds", columns), rows, 3, markdown=True)
 
 
 def difference_table(runs: Runs, variant: str, columns: Sequence[Column]) -> str | None:
-    """What each row has more than that variant of its method: mean over seeds ± standard error.
+    """Return each row's difference to a variant of its method: mean over seeds ± standard error.
 
-    None if nothing is there to be compared.
+    None if there is no pair.
     """
     rows = []
-    for cell, found in runs.items():
+    for cell, by_seed in runs.items():
         other = reference(runs, cell, variant)
-        pairs = [(run, other[seed]) for seed, run in found.items() if seed in other]
+        pairs = [(run, other[seed]) for seed, run in by_seed.items() if seed in other]
         if pairs:
             cells = [difference([of(a) - of(b) for a, b in pairs]) for _, of in columns]
             rows.append([*cell.words, len(pairs), *cells])
@@ -122,27 +122,31 @@ def difference_table(runs: Runs, variant: str, columns: Sequence[Column]) -> str
 
 
 def reference(runs: Runs, cell: Cell, variant: str) -> Mapping[int, Results]:
-    """The runs of a variant with the method and the rate of a cell; none of the variant itself."""
+    """Return the runs of a variant with the method and the rate of a cell by seed.
+
+    Empty for the variant itself.
+    """
     if cell.variant in (variant, "source"):
         return {}
-    if variant == "source":  # where no order changes it, one run stands beside all seeds
+    if variant == "source":  # if no order changes it, one run is compared with all seeds
         once = runs.get(Cell(None, None, variant)) or {}
         return {seed: once.get(seed, once[min(once)]) for seed in runs[cell]} if once else {}
     return runs.get(Cell(cell.method, cell.rate, variant), {})
 
 
 def difference(values: Sequence[float]) -> str:
-    """``+0.42 ± 0.10``: mean and its standard error; of one value ``+0.42 ± -``."""
-    found = Statistic.of(values)
-    error = "-" if found.deviation is None else f"{found.deviation / len(values) ** 0.5:.2f}"
-    return f"{found.mean:+.2f} ± {error}"
+    """Return ``+0.42 ± 0.10``: mean and standard error; of one value ``+0.42 ± -``."""
+    statistic = Statistic.of(values)
+    deviation = statistic.deviation
+    error = "-" if deviation is None else f"{deviation / len(values) ** 0.5:.2f}"
+    return f"{statistic.mean:+.2f} ± {error}"
 
 
 def routing_table(runs: Runs) -> str | None:
-    """What the reservoirs did; None without one."""
+    """Return the routing and guard figures of the reservoirs; None without one."""
     rows = []
-    for cell, found in runs.items():
-        kept = [run for run in found.values() if run["reservoir"]]
+    for cell, by_seed in runs.items():
+        kept = [run for run in by_seed.values() if run["reservoir"]]
         if not kept:
             continue
         facts = [
@@ -152,7 +156,7 @@ def routing_table(runs: Runs) -> str | None:
         ]
         cells = [Statistic.of(values).text(digits) for values, digits in facts]
         if all("guard" in run for run in kept):
-            counts = [[_watched(run, what) for run in kept] for what in ("probes", "alarms")]
+            counts = [[_guard_count(run, name) for run in kept] for name in ("probes", "alarms")]
             steps = [len(run["routes"]) for run in kept]
             probes = [n / all_ for n, all_ in zip(counts[0], steps, strict=True)]
             cells += [Statistic.of(probes).text(3), Statistic.of(counts[1]).text(1)]
@@ -166,7 +170,7 @@ def routing_table(runs: Runs) -> str | None:
 
 
 def second_passes(run: Results) -> float:
-    """Share of the steps whose prediction took a forward pass of its own, with the ensemble."""
+    """Return the share of steps with a separate forward pass of the ensemble."""
     pipeline = run["options"]["reservoir"]["pipeline"]
     if pipeline.get("predict") == "after":
         return 1.0
@@ -175,18 +179,18 @@ def second_passes(run: Results) -> float:
     return mean(route["weight"] < pipeline["one_hot"] for route in run["routes"])
 
 
-def _watched(run: Results, what: str) -> int:
-    return sum(expert[what] for expert in run["guard"]["experts"].values())
+def _guard_count(run: Results, name: str) -> int:
+    return sum(expert[name] for expert in run["guard"]["experts"].values())
 
 
 def collect(jobs: Mapping[tuple[Cell, int], Future]) -> tuple[Runs, int]:
-    """Wait for all runs; those that failed are told of, counted and left out."""
+    """Wait for all runs; report, count and leave out those that fail."""
     runs: dict[Cell, dict[int, Results]] = {cell: {} for cell, _ in jobs}
     failures = 0
     for (cell, seed), job in jobs.items():
         try:
             runs[cell][seed] = job.result()
-        except Exception as error:  # whatever it is, the other runs count
+        except Exception as error:  # the other runs count in any case
             failures += 1
             print(f"{cell.name}, seed {seed}: failed: {error}", file=sys.stderr, flush=True)
         else:
@@ -195,7 +199,7 @@ def collect(jobs: Mapping[tuple[Cell, int], Future]) -> tuple[Runs, int]:
 
 
 def draw(runs: Runs, path: Path) -> None:
-    """A panel per method and rate, in it a curve per variant: mean and deviation by visit."""
+    """Draw a panel per method and rate, with a curve per variant: mean and deviation by visit."""
     panels: dict[str, dict[str, list[Statistic]]] = {}
     metric = ""
     for cell, by_seed in runs.items():
@@ -208,10 +212,10 @@ def draw(runs: Runs, path: Path) -> None:
         plot_curves(panels, path, metric)
 
 
-def write_summary(path: Path, title: str, parts: Mapping[str, str | None], note: str) -> str:
-    """A Markdown document of tables below their headings; returns what was written."""
+def write_summary(path: Path, title: str, parts: Mapping[str, str | None], explanation: str) -> str:
+    """Write a Markdown document of tables below their headings; return its text."""
     shown = [f"## {heading}\n\n{table}" for heading, table in parts.items() if table]
-    text = "\n\n".join([f"# {title}", note, *shown]) + "\n"
+    text = "\n\n".join([f"# {title}", explanation, *shown]) + "\n"
     write_text(path, text)
     return text
 

@@ -1,13 +1,12 @@
-"""CIFAR-10 and a ResNet-20 under ten recurring corruptions: what adapts, and what helps.
+"""Methods and reservoirs on CIFAR-10 with a ResNet-20 under ten recurring corruptions.
 
     python benchmarks/real_cls.py --cifar FOLDER --weights FILE
 
-FOLDER is CIFAR-10's "binary version", FILE the weights of a ResNet-20 for it. A seed has 2000 test
-images of its own, corrupted at severity 5; a visit is four batches of 50 of them, drawn anew. The
-variant ``source`` is the network as it comes, ``base`` the plain method, any other one a preset of
-the reservoir, with or without changes (``robust,pooling=None``). Options of methods are those of
-the project's table for CIFAR-10-C. Runs that are complete already, with the same options, are not
-repeated.
+FOLDER is CIFAR-10's "binary version", FILE the weights of a ResNet-20 for it. Each seed has 2000
+other test images, corrupted at severity 5. A visit draws four batches of 50 of them. The variant
+``source`` is the unadapted network and ``base`` the plain method. Any other variant is a preset of
+the reservoir, with or without changes (``robust,pooling=None``). Methods have the options of the
+project's table for CIFAR-10-C. Complete runs with the same options are not repeated.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 from benchmarks import classifiers, paired
 from benchmarks.cifar_parts import corrupted_cifar
+from benchmarks.common import ROOT
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls.backbones import build_backbone
 from mmseg_reservoir.cls.rows import choose_row
 from mmseg_reservoir.config.config_files import read_config
 from mmseg_reservoir.datasets.cifar_c import cifar
 
-ROOT = Path(__file__).resolve().parents[1]
 TABLE = "cls/cifar10c_wrn28.py"
-"""What the paper's methods have as options for CIFAR-10."""
+"""Options of the paper's methods for CIFAR-10."""
 CALIBRATION = 200  # source batches
 
 
 def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[str, Any]:
-    """All options of a run."""
+    """Return all options of a run."""
     row = choose_row(read_config(TABLE, {}).to_dict(), cell.method or "source")
     optimizer = row["method"]["optimizer"]
     optimizer["lr"] *= cell.rate or 1
@@ -62,7 +61,7 @@ def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[st
 
 
 def clean_accuracy(args: argparse.Namespace) -> float:
-    """Percent of the clean test images that the network gets right."""
+    """Return the accuracy on the clean test images in percent."""
     net = build_backbone(dict(type="cifar_resnet20", checkpoint=str(args.weights)))
     test = cifar(args.cifar, train=False)
     right = 0
@@ -82,13 +81,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     classifiers.add_arguments(parser)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--images", type=int, default=2000, help="test images of a seed")
-    parser.add_argument("--check", action="store_true", help="tell the accuracy on clean images")
+    parser.add_argument("--check", action="store_true", help="print the accuracy on clean images")
     parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "real_cls")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing and summarise all that was asked for."""
+    """Run the missing runs and summarize all."""
     args = parse_args(argv)
 
     def benchmark() -> int:

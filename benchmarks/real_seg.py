@@ -1,21 +1,18 @@
-"""Real frames of ACDC under any Cityscapes model of mmseg: what adapts, and what helps.
+"""Methods and reservoirs on real frames of ACDC, with any Cityscapes model of mmseg.
 
     python benchmarks/real_seg.py --config CONFIG --weights FILE --acdc ACDC --cityscapes CITYSCAPES
 
-CONFIG needs ``model`` alone, and ``custom_imports`` for parts that mmseg has not. ACDC has its
-usual folders; of CITYSCAPES the clear images in ``leftImg8bit/train`` are the source. A seed is an
-order of the frames, another one at each visit. The variant ``source`` is the model as it comes, at
-one visit, which no order changes; ``base`` is the plain method; any other is a preset of the
-reservoir, with or without changes (``robust,pooling=None``). Runs that are complete already, with
-the same options, are not repeated.
+CONFIG needs only ``model``, and ``custom_imports`` for parts that are not in mmseg. ACDC has its
+usual folders. The clear images in ``leftImg8bit/train`` of CITYSCAPES are the source. Each seed
+gives another order of the frames at each visit. The variant ``source`` is the unadapted model at
+one visit, which no order changes. ``base`` is the plain method. Any other variant is a preset of
+the reservoir, with or without changes (``robust,pooling=None``). Complete runs with the same
+options are not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,13 +25,13 @@ from mmengine.config import Config
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import paired
+from benchmarks.common import ROOT, read_results, run_test, threads_of
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.registry import suggest
 from mmseg_reservoir.runs.reader import Results
 
-ROOT = Path(__file__).resolve().parents[1]
 BASE = ROOT / "configs" / "_base_"
 CONDITIONS = ("fog", "night", "rain", "snow")
 NOTE = (
@@ -45,7 +42,7 @@ NOTE = (
 
 
 def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[str, Any]:
-    """All options of a run, as plain values: the user's model in the project's protocol."""
+    """Return all options of a run: the user's model in the project's protocol."""
     own, runtime = _read(args.config), _read(BASE / "runtime.py")
     imports = [*runtime["custom_imports"]["imports"]]  # first: mmseg needs it where mmcv is lite
     imports += own.get("custom_imports", {}).get("imports", [])
@@ -89,9 +86,9 @@ def config_of(args: argparse.Namespace, cell: paired.Cell, seed: int) -> dict[st
 
 
 def text_of(options: dict[str, Any]) -> str:
-    """A config file; it tells all options in force, so that a run with other defaults is another.
+    """Return the text of a config file, after a check of its options.
 
-    What is wrong with them is an error here, before anything runs.
+    It includes the resolved options, so that a run with other defaults is repeated.
     """
     keys = ("method", "params", "statistics", "reservoir")
     adaptation = {key: options[key] for key in keys if key in options}
@@ -101,45 +98,40 @@ def text_of(options: dict[str, Any]) -> str:
 
 
 def run(text: str, folder: Path, threads: int) -> Results:
-    """One run of a config, in a process of its own; returns its results."""
+    """Run a config in its own process unless it is complete; return its results."""
     # Beside the folder, in which mmengine writes a config of that name.
-    results, config = folder / "results.json", folder.with_suffix(".py")
-    if not (_is_complete(results) and config.is_file() and config.read_text("utf-8") == text):
+    config = folder.with_suffix(".py")
+    results = read_results(folder)
+    if not results or not config.is_file() or config.read_text("utf-8") != text:
         folder.mkdir(parents=True, exist_ok=True)
-        results.unlink(missing_ok=True)
+        (folder / "results.json").unlink(missing_ok=True)
         config.write_text(text, encoding="utf-8")
-        tool = str(ROOT / "tools" / "test_tta.py")
-        with (folder / "log.txt").open("w") as log:
-            done = subprocess.run(
-                [sys.executable, tool, str(config), f"--work-dir={folder}", "--overwrite"],
-                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        if done.returncode:
-            raise ReservoirError((folder / "log.txt").read_text()[-1500:].strip())
-    return json.loads(results.read_text(encoding="utf-8"))
+        failure = run_test(config, folder, [], threads)
+        if failure:
+            raise ReservoirError(failure.strip())
+        results = read_results(folder)
+        assert results is not None
+    return results
 
 
 def check(args: argparse.Namespace) -> None:
-    """Find what is missing or misspelt, before the first run begins."""
-    places = [args.acdc / "rgb_anon", args.acdc / "gt", _source_folder(args)]
-    for place in places:
-        if not place.is_dir():
-            raise ReservoirError(f"there is no folder {place}: check --acdc and --cityscapes")
+    """Check files, folders and names of methods before the first run."""
+    for folder in (args.acdc / "rgb_anon", args.acdc / "gt", _source_folder(args)):
+        if not folder.is_dir():
+            raise ReservoirError(f"there is no folder {folder}: check --acdc and --cityscapes")
     for file in (args.config, args.weights):
         if not file.is_file():
             raise ReservoirError(f"there is no file {file}: check --config and --weights")
     if "model" not in _read(args.config):
-        raise ReservoirError(f"{args.config} has no model: name a config of mmseg's")
-    known = [path.stem for path in (BASE / "methods").glob("*.py")]
+        raise ReservoirError(f"{args.config} has no model: name a config of mmseg")
+    methods = [path.stem for path in (BASE / "methods").glob("*.py")]
     for method in args.methods:
-        if method not in known:
-            raise ReservoirError(f"unknown method {method!r}{suggest(method, known)}")
+        if method not in methods:
+            raise ReservoirError(f"unknown method {method!r}{suggest(method, methods)}")
 
 
-def summarise(runs: paired.Runs, path: Path) -> str:
-    """All tables, by moment of the stream."""
+def summarize(runs: paired.Runs, path: Path) -> str:
+    """Write and return all tables, by time in the stream."""
     domains = (*CONDITIONS, "mean")
     moments = {
         moment: [(domain, paired.at(domain)[moment]) for domain in domains]
@@ -150,7 +142,7 @@ def summarise(runs: paired.Runs, path: Path) -> str:
         for moment, of in moments.items():
             heading = f"Difference to {variant}, {moment}"
             parts[heading] = paired.difference_table(runs, variant, of)
-    parts["What the reservoirs did"] = paired.routing_table(runs)
+    parts["Routing and guard"] = paired.routing_table(runs)
     return paired.write_summary(path, "Real frames of ACDC", parts, NOTE)
 
 
@@ -171,7 +163,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         "--statistics",
         type=_statistics,
         default=0.03,
-        help="of BatchNorm: the share of the frame, or a word (running, ...); not for the source",
+        help="of BatchNorm: the weight of the frame, or a name (running, ...); not for the source",
     )
     parser.add_argument("--split", default="val")
     parser.add_argument("--size", nargs=2, type=int, default=[512, 256], help="width and height")
@@ -182,13 +174,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing and summarise all that was asked for."""
+    """Run the missing runs and summarize all."""
     args = parse_args(argv)
 
     def benchmark() -> int:
         check(args)
         out, seeds = args.out.resolve(), list(dict.fromkeys(args.seeds))
-        threads = max(1, (os.cpu_count() or 1) // args.jobs)
+        threads = threads_of(args.jobs)
         texts = {
             (cell, seed): text_of(config_of(args, cell, seed))
             for cell in paired.cells_of(args.methods, args.rates, args.variants)
@@ -201,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 folder = out / cell.name / f"seed{seed}"
                 jobs[cell, seed] = pool.submit(run, text, folder, threads)
             runs, failures = paired.collect(jobs)
-        print(f"\n{summarise(runs, out / 'summary.md')}")
+        print(f"\n{summarize(runs, out / 'summary.md')}")
         return min(failures, 1)
 
     return run_cli(benchmark)
@@ -214,10 +206,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _source_folder(args: argparse.Namespace) -> Path:
     return args.cityscapes / "leftImg8bit" / "train"
-
-
-def _is_complete(results: Path) -> bool:
-    return results.is_file() and json.loads(results.read_text(encoding="utf-8"))["complete"]
 
 
 def _statistics(word: str) -> str | float:

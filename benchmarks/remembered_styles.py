@@ -1,4 +1,4 @@
-"""Styles of batches that many runs see: encoded once, then looked up."""
+"""Styles of batches that several runs share: each is encoded once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mmseg_reservoir.style.vgg import StyleEncoder
 
 @register("style", "remembered_vgg")
 class RememberedStyles(StyleEncoder):
-    """Styles do not depend on the method: what one run encoded, the next one looks up.
+    """A style encoder that reads the styles which other runs have encoded from a file.
 
     Args:
-        folder: Where a file for each kind of style is, to which all runs append.
+        folder: Folder of the files, one per kind of style. All runs append to them.
         **options: See `StyleEncoder`.
     """
 
@@ -29,28 +29,28 @@ class RememberedStyles(StyleEncoder):
         super().__init__(**options)
         self._file = Path(folder) / f"{cache_key(self.fingerprint())}.bin"
         self._row = np.dtype([("key", "V32"), ("style", "<f4", (sum(self.groups),))])
-        self._known: dict[bytes, Tensor] = {}
+        self._styles: dict[bytes, Tensor] = {}
         self._read = 0
 
     def forward(self, images: Tensor) -> Tensor:
-        """The style of a batch, as it was when it was first seen."""
+        """Return the style of a batch."""
         key = hashlib.sha256(images.contiguous().cpu().numpy().tobytes()).digest()
-        if key not in self._known:
-            self._catch_up()
-        if key not in self._known:
-            self._known[key] = super().forward(images)
-            row = np.array([(key, self._known[key].cpu().numpy())], self._row)
+        if key not in self._styles:
+            self._read_new()
+        if key not in self._styles:
+            self._styles[key] = super().forward(images)
+            row = np.array([(key, self._styles[key].cpu().numpy())], self._row)
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("ab", buffering=0) as file:  # one write: runs do not mix rows
                 file.write(row.tobytes())
-        return self._known[key].to(images.device)
+        return self._styles[key].to(images.device)
 
-    def _catch_up(self) -> None:
-        """Learn what other runs have added."""
+    def _read_new(self) -> None:
+        """Read the styles that other runs have added."""
         size = self._file.stat().st_size if self._file.is_file() else 0
         if size % self._row.itemsize:
-            raise ReservoirError(f"{self._file} was cut off: remove it")
+            raise ReservoirError(f"{self._file} is truncated: remove it")
         if size > self._read:
             for key, style in np.fromfile(self._file, self._row, offset=self._read):
-                self._known[bytes(key)] = torch.from_numpy(style.copy())
+                self._styles[bytes(key)] = torch.from_numpy(style.copy())
             self._read = size

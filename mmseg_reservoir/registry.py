@@ -1,19 +1,30 @@
-"""Registered parts: one table per kind of part, open to a user's own files.
+"""Registered parts: one table per kind, open to custom files; and the checks of their options.
 
 Every part that a config can choose (a method, a router, a statistic, ...) is registered under a
 name, by this package or by a file that the config imports (``custom_imports``)::
 
     @register("router", "nearest")
-    class NearestRouter(Router): ...
+    class NearestRouter(Router):
+        def __init__(self, k_max: Count = 16, radius: Positive = 1.0) -> None: ...
+
+The annotations of a constructor are the schema of its options. They are checked in configs and in
+calls from Python alike.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
+import sys
+import typing
+import warnings
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from .errors import ReservoirError
+from .option_types import check_value
 
 T = TypeVar("T")
 
@@ -28,7 +39,7 @@ KINDS: dict[str, str] = {
     "distance": "distance",
     "transform": "transform of styles",
     "space": "style space",
-    "init": "initialisation of experts",
+    "init": "initialization of experts",
     "guard": "guard",
     "pooling": "pooling",
     "trigger": "trigger",
@@ -43,15 +54,19 @@ KINDS: dict[str, str] = {
 """What can be registered, and what messages call it."""
 
 
+RENAMED_OPTIONS: dict[str, str] = {"regulariser": "regularizer", "standardise": "standardize"}
+"""Old names of options and registered parts, which still work, and the new ones."""
+
+
 _TABLES: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
-    """Decorator: make a class or function known as ``name`` among the parts of a kind.
+    """Decorator: register a class or function as ``name`` among the parts of a kind.
 
     Args:
         kind: One of ``KINDS``.
-        name: What configs call it.
+        name: The name in configs.
     """
     parts = table(kind)
 
@@ -59,21 +74,24 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         other = parts.get(name, part)
         # A module that is imported twice, by its name and by its path, registers its parts twice.
         if getattr(other, "__qualname__", other) != getattr(part, "__qualname__", part):
-            raise ReservoirError(f"the {KINDS[kind]} {name!r} is there already: {other}")
-        parts[name] = part
+            raise ReservoirError(f"the {KINDS[kind]} {name!r} is already registered: {other}")
+        parts[name] = checked(part) if isinstance(part, type) else part
         return part
 
     return add
 
 
 def table(kind: str) -> dict[str, Any]:
-    """All parts of a kind by name, as far as their modules have been imported."""
+    """Return all parts of a kind by name, as far as their modules have been imported."""
     return choose(kind, _TABLES, "kind of part")
 
 
 def find(kind: str, name: Any) -> Any:
-    """The part registered as ``name``; a part that is ready made is taken as it is."""
-    return choose(name, table(kind), KINDS[kind]) if isinstance(name, str) else name
+    """Return the part registered as ``name``. Return anything but a string as it is."""
+    if not isinstance(name, str):
+        return name
+    parts = table(kind)
+    return choose(new_name(name, parts), parts, KINDS[kind])
 
 
 def choose(name: str, names: Mapping[str, T], what: str) -> T:
@@ -84,8 +102,115 @@ def choose(name: str, names: Mapping[str, T], what: str) -> T:
 
 
 def suggest(name: Any, valid: Iterable[str]) -> str:
-    """The tail of an error message: the nearest valid name and all of them."""
+    """Return the tail of an error message: the nearest valid name and all of them."""
     valid = sorted(valid)
     near = difflib.get_close_matches(str(name), valid, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"{hint}; valid: {', '.join(valid) or 'none'}"
+
+
+def new_name(name: str, valid: Iterable[str]) -> str:
+    """Return the new name of a renamed option or part, with a warning; else the name itself."""
+    new = RENAMED_OPTIONS.get(name)
+    if new is None or new not in valid or name in valid:
+        return name
+    warnings.warn(f"{name!r} is now {new!r}: write that", DeprecationWarning, stacklevel=2)
+    return new
+
+
+def checked(factory: T) -> T:
+    """Decorator: check the arguments of a class or function against their annotations.
+
+    A class is checked in its constructor, which subclasses inherit.
+    """
+    function: Any = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
+    signature = inspect.signature(function).parameters.values()
+    names = [p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD]
+    options_of = functools.cache(lambda: parameters_of(factory))  # type: ignore[arg-type]
+
+    @functools.wraps(function)
+    def check_and_call(*args: Any, **options: Any) -> Any:
+        valid = options_of()
+        options = {new_name(name, valid): value for name, value in options.items()}
+        where = type(args[0]).__name__ if isinstance(factory, type) else function.__name__
+        for name, value in [*zip(names, args, strict=False), *options.items()]:
+            if name in valid:
+                check_value(value, valid[name].annotation, f"{where}.{name}")
+        return function(*args, **options)
+
+    if not isinstance(factory, type):
+        return check_and_call  # type: ignore[return-value]
+    factory.__init__ = check_and_call  # type: ignore[misc]
+    return factory
+
+
+def check_options(
+    factory: Callable[..., Any],
+    options: Mapping[str, Any],
+    where: str,
+    injected: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Check the names and values of options, and return them with renamed ones by their new names.
+
+    Args:
+        factory: The class or function that the options are for.
+        options: The options as the user wrote them.
+        where: Their place in the config, for messages (for example ``reservoir.router``).
+        injected: Arguments that the program supplies; they are not options.
+    """
+    parameters = parameters_of(factory)
+    valid = [name for name in parameters if name not in injected]
+    options = {new_name(name, valid): value for name, value in options.items()}
+    for name, value in options.items():
+        if name not in valid:
+            raise ReservoirError(f"{where} has no option {name!r}{suggest(name, valid)}")
+        check_value(value, parameters[name].annotation, f"{where}.{name}")
+    for name in valid:
+        if parameters[name].default is inspect.Parameter.empty and name not in options:
+            raise ReservoirError(f"{where} needs the option {name!r}")
+    return options
+
+
+def construct(
+    factory: Callable[..., T], options: Mapping[str, Any], where: str, **injected: Any
+) -> T:
+    """Check options, then call ``factory(**options, **injected)``."""
+    return factory(**check_options(factory, options, where, injected), **injected)
+
+
+def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the named arguments of a function or class, with evaluated annotations.
+
+    A constructor's ``**options`` stands for the arguments of the one that it overrides, so that
+    these need not be repeated in every subclass.
+    """
+    arguments: dict[str, inspect.Parameter] = {}
+    for function in _constructors(factory):
+        parameters = inspect.signature(function).parameters.values()
+        for p in parameters:
+            if p.name != "self" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+                arguments.setdefault(p.name, p.replace(annotation=_evaluated(p, factory)))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return arguments
+
+
+def _constructors(factory: Callable[..., Any]) -> Iterable[Callable[..., Any]]:
+    """Return the function, or the constructors of a class from its own to those of its bases."""
+    if not isinstance(factory, type):
+        return [factory]
+    own = [vars(cls)["__init__"] for cls in factory.__mro__ if "__init__" in vars(cls)]
+    return own if own[0] is not object.__init__ else [lambda: None]
+
+
+def _evaluated(parameter: inspect.Parameter, factory: Any) -> Any:
+    """Return an annotation as a type; ``Any`` if it has names for type checkers only."""
+    factory = getattr(factory, "func", factory)  # of a partial
+    # A dataclass has the annotations of its bases, which may be in other modules.
+    bases = factory.__mro__ if isinstance(factory, type) else (inspect.unwrap(factory),)
+    names = ChainMap(*(vars(sys.modules.get(base.__module__, typing)) for base in bases))
+    holder = type("", (), {"__annotations__": {"value": parameter.annotation}})
+    try:
+        return typing.get_type_hints(holder, {}, names, include_extras=True)["value"]
+    except (NameError, TypeError):
+        return Any

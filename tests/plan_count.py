@@ -1,4 +1,4 @@
-"""How often the plan of a run is made, for tests: once is enough."""
+"""How often the options of a run are resolved, for tests: once is enough."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from mmseg_reservoir.config import method_plan
+from mmseg_reservoir.config.builder import RunBuilder
 
 
 def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets an entry whenever a plan tries its optimizer."""
-    made, pick = [], method_plan.pick_optimizer
+    """Return a list that gets an entry whenever a run builder is made."""
+    made, init = [], RunBuilder.__init__
 
-    def counted(*args: Any) -> Any:
-        made.append("plan")
-        return pick(*args)
+    def counted(self: RunBuilder, *args: Any, **options: Any) -> None:
+        made.append("builder")
+        init(self, *args, **options)
 
-    monkeypatch.setattr(method_plan, "pick_optimizer", counted)
+    monkeypatch.setattr(RunBuilder, "__init__", counted)
     return made

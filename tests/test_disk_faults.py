@@ -127,6 +127,8 @@ def read_record(folder):
 
 
 def frames(folder):
+    from small_outcomes import make_outcome
+
     from mmseg_reservoir.footage import FrameResult
     from mmseg_reservoir.footage.frame_writer import FrameWriter
 
@@ -138,9 +140,8 @@ def frames(folder):
     confidence = np.ones((16, 16), np.float32)
 
     def write(version):
-        result = FrameResult(
-            f"{version}", version, image, labels, confidence, 0, 1, False, 1.0, 0.1
-        )
+        outcome = make_outcome(seconds=0.1)
+        result = FrameResult(f"{version}", version, image, labels, confidence, outcome)
         writer.write(result)
 
     write(1)

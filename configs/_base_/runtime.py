@@ -1,15 +1,15 @@
-# What every adaptation run shares. The hooks are small and can be left out one by one.
+# Shared by every adaptation run. Each hook can be left out.
 custom_imports = dict(imports=["mmseg_reservoir.seg"], allow_failed_imports=False)
 custom_hooks = [
     dict(type="StrictCheckpointHook"),  # a checkpoint that does not fit is an error
-    dict(type="AdaptationHook"),  # wraps the loaded model as method, params and reservoir say
+    dict(type="AdaptationHook"),  # wraps the loaded model by method, params and reservoir
     dict(type="ProgressHook"),
     dict(type="ResultsHook"),  # results.json, results.csv, the table
-    dict(type="ResumeHook", minutes=10.0),  # a run that is killed goes on with --resume
+    dict(type="ResumeHook", minutes=10.0),  # saves states for --resume
 ]
 default_hooks = dict(logger=None)  # ProgressHook takes its place
 
-# What adapts: the affine parameters of the backbone's normalisation layers, as in the paper.
+# What adapts: the affine parameters of the backbone's normalization layers, as in the paper.
 params = dict(type="norm_affine", under="backbone")
 # `reservoir = dict(...)` (see ../_base_/reservoir) puts ReservoirTTA around the method, None or
 # nothing leaves the plain method.

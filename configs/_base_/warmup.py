@@ -1,4 +1,4 @@
-# BECoTTA's warm-up on the source (tools/warmup.py): what is trained, and how.
+# BECoTTA's warm-up on the source (reservoir warmup): what is trained, and how.
 custom_imports = dict(imports=["mmseg_reservoir.seg"], allow_failed_imports=False)
 default_scope = "mmseg"
 randomness = dict(seed=0)

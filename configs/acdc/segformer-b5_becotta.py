@@ -5,5 +5,5 @@ _base_ = [
     "../_base_/methods/becotta.py",
     "../_base_/runtime.py",
 ]
-# Made by tools/warmup.py configs/acdc/segformer-b5_becotta_warmup.py.
+# Made by reservoir warmup configs/acdc/segformer-b5_becotta_warmup.py.
 params = dict(type="becotta", weights="checkpoints/becotta_b5_cityscapes.safetensors")

@@ -1,6 +1,6 @@
-# Warms BECoTTA up on Cityscapes' labelled training images, in synthetic weather. Not run here, for
-# want of the data and a GPU; the schedule is a first guess (MiniCity's, with a smaller step).
-#   python tools/warmup.py configs/acdc/segformer-b5_becotta_warmup.py CHECKPOINT \
+# Warms BECoTTA up on Cityscapes' labeled training images, in synthetic weather. Not run here, for
+# lack of the data and a GPU; the schedule is a guess (MiniCity's, with a smaller step).
+#   reservoir warmup configs/acdc/segformer-b5_becotta_warmup.py CHECKPOINT \
 #       --export checkpoints/becotta_b5_cityscapes.safetensors
 _base_ = [
     "../_base_/models/segformer_mit-b5_nvlabs.py",

@@ -1,4 +1,4 @@
-# ViT-B/16 (timm's), with a rate of its own.
+# ViT-B/16 (timm's), with another learning rate.
 _base_ = "../_base_/cls/ccc.py"
 model = dict(type="vit_b16", pretrained=True)
 method = dict(optimizer=dict(lr=1e-4))

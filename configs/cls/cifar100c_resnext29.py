@@ -14,9 +14,9 @@ rows = dict(
     # CoTTA's constants for this data; the paper's CoTTA* adapts affine parameters only.
     cotta=dict(method=dict(type="cotta_images", confidence=0.72, restore=0.01)),
     rotta=dict(),
-    # The margins, and the weight of the regulariser, are of the repository that the paper uses.
+    # The margins, and the weight of the regularizer, are of the repository that the paper uses.
     eta=dict(method=dict(d_margin=0.1)),
-    # The table says SGD; rate as for the others, momentum as in SAR's paper.
+    # SGD as in the table; rate as for the others, momentum as in SAR's paper.
     sar=dict(method=dict(optimizer=dict(type="SGD", lr=1e-3, momentum=0.9))),
     rdumb=dict(method=dict(d_margin=0.4)),
     petta=dict(),

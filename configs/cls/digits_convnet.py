@@ -1,4 +1,4 @@
-# A small net with BatchNorm; its weights are in checkpoints/, tools/train_digits.py made them.
+# A small net with BatchNorm; its weights are in checkpoints/, reservoir train-digits made them.
 _base_ = "../_base_/cls/digits.py"
 model = dict(type="digits_convnet", pretrained=True)
 

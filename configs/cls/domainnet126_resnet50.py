@@ -1,4 +1,4 @@
-# DomainNet-126, ResNet-50 trained on real images. The table says 2.5e4: a misprint (see its text).
+# DomainNet-126, ResNet-50 trained on real images. The table's 2.5e4 is a misprint (see its text).
 # Optimizer, learning rate and batch size are those of the paper's table of hyper-parameters.
 _base_ = ["../_base_/cls/runtime.py", "../_base_/cls/reservoir.py"]
 data = dict(
@@ -14,6 +14,6 @@ source_images = dict(type="domainnet126", root="data/DomainNet-126", domain="rea
 rows = dict(
     source=dict(),
     tent=dict(),
-    # Of the repository that the paper uses; the weight of the regulariser is EATA's for ImageNet.
+    # Of the repository that the paper uses; the weight of the regularizer is EATA's for ImageNet.
     eata=dict(method=dict(d_margin=0.1, fisher_alpha=2000.0)),
 )

@@ -15,6 +15,6 @@ source_images = dict(
 rows = dict(
     source=dict(),
     tent=dict(),
-    # No source gives them for PACS: as for CIFAR-10, whose number of classes is near.
+    # No source gives them for PACS: as for CIFAR-10, which has a similar number of classes.
     eata=dict(method=dict(d_margin=0.4, fisher_alpha=1.0)),
 )

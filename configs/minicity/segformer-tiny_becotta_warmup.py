@@ -1,6 +1,6 @@
 # Warms BECoTTA up on MiniCity's clear images (20 minutes on one thread of a busy machine):
-#   python tools/make_minicity.py data/minicity
-#   python tools/warmup.py configs/minicity/segformer-tiny_becotta_warmup.py \
+#   reservoir minicity data/minicity
+#   reservoir warmup configs/minicity/segformer-tiny_becotta_warmup.py \
 #       --export checkpoints/becotta_tiny_minicity.safetensors
 _base_ = [
     "../_base_/models/segformer_tiny.py",

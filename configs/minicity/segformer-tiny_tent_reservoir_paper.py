@@ -1,3 +1,3 @@
-# Routing as the paper has it, for comparison: on single frames the reservoir stays almost closed.
+# Routing as in the paper, for comparison: on single frames the reservoir stays almost closed.
 _base_ = "./segformer-tiny_tent_reservoir.py"
 reservoir = dict(preset="paper")

@@ -1,6 +1,6 @@
 # Trains the tiny SegFormer on MiniCity's clear images:
-#   python tools/make_minicity.py data/minicity
-#   python tools/train.py configs/minicity/segformer-tiny_train.py \
+#   reservoir minicity data/minicity
+#   reservoir train configs/minicity/segformer-tiny_train.py \
 #       --export checkpoints/segformer_tiny_minicity.safetensors
 _base_ = ["../_base_/models/segformer_tiny.py", "../_base_/datasets/minicity.py"]
 custom_imports = dict(imports=["mmseg_reservoir.seg"], allow_failed_imports=False)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..config.schema import construct
 from ..errors import ReservoirError
-from ..registry import choose
+from ..registry import choose, construct
 
 DOMAINS = ("clear", "fog", "night", "rain", "snow")
 """The domains of the warm-up; each has a gate of its own in every mixture."""

@@ -25,142 +25,39 @@ from ..report.progress import StreamProgress
 from ..report.routes import timeline
 from ..runs.stop_signals import StopSignals
 from .command_line import Verb
-from .options import add_footage_options, share
+from .options import FOOTAGE, option, shared, switch
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
     from ..footage.footage_run import FootageRun
-    from ..footage.inferencer import FrameResult
+    from ..footage.frame_source import FrameResult
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "input",
-        nargs="*",
-        help="folder, image, glob, video file, camera number, or address of a stream (rtsp://...); "
-        "several are read one after the other",
-    )
-    share(parser, "--model")
-    add_footage_options(parser)
-    share(parser, "--out", help="write results here (default: work_dirs/adapt/INPUT, numbered)")
-    share(parser, "--save-every", default=300)
-    parser.add_argument("--no-adapt", action="store_true", help="only predict")
-    parser.add_argument(
-        "--overlay",
-        choices=("video", "frames", "none"),
-        default="video",
-        help="draw the labels over the frames: as a video, as images, or not at all",
-    )
-    parser.add_argument(
-        "--codec",
-        metavar="CODE",
-        help="write the video with this codec, such as mp4v, which is fast but not played by "
-        "browsers (default: VP9 or H.264)",
-    )
-    parser.add_argument(
-        "--segment",
-        type=int,
-        default=300,
-        metavar="N",
-        help="write N frames per video file; a saved state also ends a file",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume a killed run in --out (default: the newest folder of this input)",
-    )
-    parser.add_argument(
-        "--min-confidence",
-        type=float,
-        default=0.0,
-        metavar="P",
-        help="write label 255 where the confidence is below P, 0 to 1",
-    )
-    parser.add_argument("--confidence", action="store_true", help="write maps of confidence")
-    parser.add_argument(
-        "--serve",
-        nargs="?",
-        type=int,
-        const=8000,
-        metavar="PORT",
-        help="show the run in the browser, on this machine only; 0 takes a free port "
-        "(default: 8000)",
-    )
-
-
-def _one_or_several(inputs: list[str]) -> str | list[str] | None:
-    """Return the input, or several; images that a shell lists in the order of their numbers."""
-    if len(inputs) < 2:
-        return inputs[0] if inputs else None
-    from ..footage.frames import is_image, natural_order
-
-    if all(map(is_image, inputs)):
-        return [str(path) for path in natural_order(map(Path, inputs))]
-    return inputs
-
-
-def run(args: argparse.Namespace) -> None:
-    """Run the stream and report its results."""
-    _check(args)
-    args.input = _one_or_several(args.input)
-    with _listener(args.serve) as listener:  # a busy port shows before anything is made
-        from ..footage.footage_run import FootageRun
-        from ..footage.frames import is_address, open_frames
-        from ..footage.inferencer import ReservoirInferencer
-        from ..seg.source_images import find_source_images
-
-        source_images = find_source_images(args.source_images)
-        if args.model is None:
-            args.model, source_images = MINICITY, _minicity(args)
-        frames = open_frames(args.input, args.every)
-        out = args.out or _default_folder(Path("work_dirs/adapt") / frames.name, args.resume)
-        inferencer = ReservoirInferencer(
-            args.model,
-            args.weights,
-            args.start_from,
-            adapt=not args.no_adapt,
-            size=args.size,
-            seed=args.seed,
-            device=args.device,
-            cfg_options=args.cfg_options,
-            **({} if source_images is None else {"source_images": source_images}),
+def _run(args: argparse.Namespace) -> None:
+    if args.model is None and args.input:
+        raise ReservoirError(
+            "--model is required for your own footage: the bundled model is trained on MiniCity "
+            f"only; give --model NAME of mmseg's zoo, such as {EXAMPLE}, or --model CONFIG "
+            "--weights FILE"
         )
-        same = ("model", "start_from", "size", "seed", "no_adapt")
-        about = {name: getattr(args, name) for name in same}
-        if not is_address(args.input):  # one may hold a password; the stream has its name
-            about["input"] = args.input
-        footage = FootageRun(
-            inferencer,
-            frames,
-            out,
-            save_every=args.save_every,
-            resume=args.resume,
-            about=about,
-            shown=args.overlay,
-            labels=args.labels,
-            min_confidence=args.min_confidence,
-            confidence=args.confidence,
-            segment=args.segment,
-            codec=args.codec,
-        )
-        with StopSignals(wake=frames.stop) as signals, footage:
+    with _listener(args.serve) as listener:  # before anything slow, to report a busy port
+        footage = _open(args)
+        with StopSignals(wake=footage.frames.stop) as signals, footage:
             if footage.count:
-                print(f"{out}: resumed after {footage.count} frames")
-            with closing(_shown(footage)) as results:
+                print(f"{footage.folder}: resumed after {footage.count} frames")
+            with closing(_with_progress(footage)) as results:
                 if listener is None:
                     for _ in results:
                         if signals.caught:
                             break
                 else:
-                    from ..footage.watched_stream import WatchedStream
+                    from ..footage.footage_run import LiveFootage
                     from ..live.server import serve
 
-                    stream = WatchedStream(inferencer, results, footage.writer, frames)
-                    serve(stream, listener, footage.reservoir)
-                    footage.save()  # what viewers did after the last frame, too
+                    serve(LiveFootage(footage, results), listener, footage.reservoir)
+                    footage.save()  # with the actions of viewers after the last frame
             if not footage.complete:
                 footage.save()
                 print("stopped", file=sys.stderr)
@@ -170,45 +67,91 @@ def run(args: argparse.Namespace) -> None:
                 _report(footage)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Report mistakes before anything is imported."""
-    if args.model is None and args.input:
-        raise ReservoirError(
-            "--model is required for your own footage: the bundled model is trained on MiniCity "
-            f"only; give --model NAME of mmseg's zoo, such as {EXAMPLE}, or --model CONFIG "
-            "--weights FILE"
-        )
+def _open(args: argparse.Namespace) -> FootageRun:
+    """Load the model, and open the stream and the folder of its results."""
+    from ..footage.footage_run import FootageRun
+    from ..footage.frames import is_address, open_frames
+    from ..footage.inferencer import ReservoirInferencer
+    from ..seg.source_images import find_source_images
+
+    inputs = _inputs(args.input)
+    source_images = find_source_images(args.source_images)
+    if args.model is None:
+        args.model = MINICITY
+        inputs, source_images = _make_minicity()
+    frames = open_frames(inputs, args.every)
+    inferencer = ReservoirInferencer(
+        args.model,
+        args.weights,
+        args.start_from,
+        adapt=not args.no_adapt,
+        size=args.size,
+        seed=args.seed,
+        device=args.device,
+        cfg_options=args.cfg_options,
+        **({} if source_images is None else {"source_images": source_images}),
+    )
+    constant = ("model", "start_from", "size", "seed", "no_adapt")
+    identity = {name: getattr(args, name) for name in constant}
+    if not is_address(inputs):  # one may hold a password; the stream has its name
+        identity["input"] = inputs
+    return FootageRun(
+        inferencer,
+        frames,
+        args.out or _default_folder(Path("work_dirs/adapt") / frames.name, args.resume),
+        args.save_every,
+        args.resume,
+        identity,
+        shown=args.overlay,
+        labels=args.labels,
+        min_confidence=args.min_confidence,
+        confidence=args.confidence,
+        segment=args.segment,
+        codec=args.codec,
+    )
 
 
-def _shown(run: FootageRun) -> Generator[FrameResult, None, None]:
-    """Give the results of a run, show its progress, and report them at the end of the stream."""
-    start, before, frames = time.monotonic(), run.count, run.frames
+def _inputs(words: list[str]) -> str | list[str] | None:
+    """Return the input, or several; images that a shell lists in the order of their numbers."""
+    from ..footage.frames import is_image, natural_order
+
+    if len(words) > 1 and all(map(is_image, words)):
+        return [str(path) for path in natural_order(map(Path, words))]
+    return words if len(words) > 1 else next(iter(words), None)
+
+
+def _with_progress(footage: FootageRun) -> Generator[FrameResult, None, None]:
+    """Yield the results of a run, show its progress, and report at the end of the stream."""
+    start, before, frames = time.monotonic(), footage.count, footage.frames
     with StreamProgress(frames.total, unit="frames", interval=5.0) as progress:
         progress.skip(before)
-        for frame in run:
-            fps = (run.count - before) / (time.monotonic() - start)
-            told = f"{fps:.1f} fps" + (f", {frames.dropped} dropped" if frames.dropped else "")
-            progress.advance(None, frames.name, expert=frame.expert, k=frame.k, score=told)
+        for frame in footage:
+            speed = f"{(footage.count - before) / (time.monotonic() - start):.1f} fps"
+            if frames.dropped:
+                speed += f", {frames.dropped} dropped"
+            progress.advance(None, frames.name, expert=frame.expert, k=frame.k, score=speed)
             yield frame
-    if run.complete:
-        if not run.count:
+    if footage.complete:
+        if not footage.count:
             raise ReservoirError(f"not a single frame of {frames.name} could be read")
-        _report(run)
+        _report(footage)
 
 
-def _report(run: FootageRun) -> None:
-    if run.inferencer.has_reservoir:
-        print(f"reservoir: {run.reservoir}")
-    print(f"experts over time: {timeline(run.experts())}")
-    lost = {"broken": run.frames.broken, "dropped": run.frames.dropped}
-    told = "".join(f", {number} {what}" for what, number in lost.items() if number)
-    if run.frames.gaps:
-        told += f", {run.frames.gap_seconds:.0f} s lost in gaps ({run.frames.gaps})"
-    print(f"{run.count} frames{told}; all of it is in {run.folder}", flush=True)
+def _report(footage: FootageRun) -> None:
+    frames = footage.frames
+    if footage.inferencer.has_reservoir:
+        print(f"reservoir: {footage.reservoir}")
+    print(f"experts over time: {timeline(footage.experts())}")
+    text = f"{footage.count} frames"
+    for number, kind in ((frames.broken, "broken"), (frames.dropped, "dropped")):
+        text += f", {number} {kind}" if number else ""
+    if frames.gaps:
+        text += f", {frames.gap_seconds:.0f} s lost in gaps ({frames.gaps})"
+    print(f"{text}; all of it is in {footage.folder}", flush=True)
 
 
 def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
-    """Reserve the port of the live page, None without one."""
+    """Reserve the port of the live page; return None without a port."""
     if port is None:
         return nullcontext()
     try:
@@ -220,8 +163,8 @@ def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
     return open_port(port)
 
 
-def _minicity(args: argparse.Namespace) -> dict[str, Any]:
-    """Make the drive that is shown where no model is named, and images of its source."""
+def _make_minicity() -> tuple[str, dict[str, Any]]:
+    """Make a drive through MiniCity; return its file, and the images of the source."""
     from ..minicity import write_dataset
     from ..minicity.drive import write_drive
     from ..seg.source_images import find_source_images
@@ -229,17 +172,63 @@ def _minicity(args: argparse.Namespace) -> dict[str, Any]:
     root = Path("work_dirs/minicity_drive")
     print(f"no model is named: a drive through MiniCity, made in {root} ...", flush=True)
     write_dataset(root / "source", counts={"clear": {"train": 100}})
-    args.input = str(write_drive(root / "drive.avi"))
-    return find_source_images(root / "source" / "rgb_anon" / "clear" / "train")
+    drive = str(write_drive(root / "drive.avi"))
+    return drive, find_source_images(root / "source" / "rgb_anon" / "clear" / "train")
 
 
 def _default_folder(folder: Path, resume: bool) -> Path:
-    """Return the first numbered folder that is free; to resume, the one before it."""
+    """Return the first numbered folder that is free; to resume, the last one that is not."""
     numbered = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
-    taken = list(takewhile(Path.exists, chain([folder], numbered)))
-    if resume and taken:
-        return taken[-1]
-    return folder.with_name(f"{folder.name}_{len(taken) + 1}") if taken else folder
+    used = list(takewhile(Path.exists, chain([folder], numbered)))
+    if resume and used:
+        return used[-1]
+    return folder.with_name(f"{folder.name}_{len(used) + 1}") if used else folder
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    option(
+        "input",
+        "folder, image, glob, video file, camera number, or address of a stream (rtsp://...); "
+        "several are read one after the other",
+        nargs="*",
+    ),
+    "--model",
+    *FOOTAGE,
+    shared("--out", help="write results here (default: work_dirs/adapt/INPUT, numbered)"),
+    shared("--save-every", default=300),
+    switch("--no-adapt", "only predict"),
+    option(
+        "--overlay",
+        "draw the labels over the frames: as a video, as images, or not at all",
+        choices=("video", "frames", "none"),
+        default="video",
+    ),
+    option(
+        "--codec CODE",
+        "write the video with this codec, such as mp4v, which is fast but not played by browsers "
+        "(default: VP9 or H.264)",
+    ),
+    option(
+        "--segment N",
+        "write N frames per video file; a saved state also ends a file",
+        type=int,
+        default=300,
+    ),
+    switch("--resume", "resume a killed run in --out (default: the newest folder of this input)"),
+    option(
+        "--min-confidence P",
+        "write label 255 where the confidence is below P, 0 to 1",
+        type=float,
+        default=0.0,
+    ),
+    switch("--confidence", "write maps of confidence"),
+    option(
+        "--serve PORT",
+        "show the run in the browser, on this machine only; 0 takes a free port (default: 8000)",
+        nargs="?",
+        type=int,
+        const=8000,
+    ),
+)

@@ -24,23 +24,10 @@ from ..datasets.check.report import show, summarize
 from ..datasets.check.survey import check_root, list_files, read_files
 from ..io.files import write_text
 from .command_line import Verb
-from .options import at_least, share
+from .options import at_least, option, shared, switch
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("dataset", choices=sorted(LAYOUTS), help="check for this data set")
-    parser.add_argument("path", type=Path, help="its root folder")
-    parser.add_argument("--fast", action="store_true", help="list the files without reading them")
-    share(parser, "--workers", default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--examples", type=at_least(0), default=5, metavar="N", help="name N files per problem"
-    )
-    share(parser, "--json")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Check and report; return 1 if there are problems."""
+def _run(args: argparse.Namespace) -> int:
     root = args.path.absolute()
     check_root(root, args.dataset)
     survey = list_files(LAYOUTS[args.dataset], root)
@@ -61,4 +48,13 @@ def run(args: argparse.Namespace) -> int:
     return 0 if summary["ok"] else 1
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    option("dataset", "check for this data set", choices=sorted(LAYOUTS)),
+    option("path", "its root folder", type=Path),
+    switch("--fast", "list the files without reading them"),
+    shared("--workers", default=os.cpu_count() or 1),
+    option("--examples N", "name N files per problem", type=at_least(0), default=5),
+    "--json",
+)

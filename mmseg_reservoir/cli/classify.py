@@ -19,7 +19,7 @@ from ..config.config_files import (
 )
 from ..report.closing import closing_tables, run_warnings
 from .command_line import Verb, show_log, warn
-from .options import add_test_options, check_seed
+from .options import TEST, check_seed, option
 
 
 def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -51,22 +51,7 @@ def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     return options, {"config_file": str(file), "row": label}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_test_options(parser)
-    parser.add_argument("--method", help="row of the config, or a method without a row")
-    parser.add_argument(
-        "--with-reservoir",
-        nargs="?",
-        const=True,
-        default=False,
-        metavar="PRESET",
-        help="add a reservoir to the method: that of the config, or of this preset",
-    )
-
-
-def run(args: argparse.Namespace) -> None:
-    """Test."""
+def _run(args: argparse.Namespace) -> None:
     show_log()
     options, written = load(args)
     from ..cls.run import run as run_stream
@@ -79,4 +64,16 @@ def run(args: argparse.Namespace) -> None:
     print(f"Results are in {Path(folder) / 'results.json'} and .csv")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    *TEST,
+    option("--method", "row of the config, or a method without a row"),
+    option(
+        "--with-reservoir PRESET",
+        "add a reservoir to the method: that of the config, or of this preset",
+        nargs="?",
+        const=True,
+        default=False,
+    ),
+)

@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import ReservoirError, ignore_third_party_warnings, one_line
 from ..io.files import remedy
 from ..runs.stop_signals import StopSignals, stop_code
+from .options import SHARED, Option
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -36,18 +37,18 @@ class Verb:
     """A verb of the command ``reservoir``: call it with its arguments to run it.
 
     Args:
-        doc: What it does, one line, and then examples: the docstring of its file.
-        add_options: Adds its options to a parser.
-        run: Does the work; returns the exit code, None for 0.
+        doc: Docstring of its file: what it does in one line, and then examples.
+        run: Does the work, and returns the exit code, None for 0.
+        *options: Options, names of shared options, or functions that add to a parser.
     """
 
     def __init__(
         self,
         doc: str,
-        add_options: Callable[[argparse.ArgumentParser], None],
         run: Callable[[argparse.Namespace], int | None],
+        *options: str | Option | Callable[[argparse.ArgumentParser], None],
     ) -> None:
-        self.doc, self.add_options, self.run = doc, add_options, run
+        self.doc, self.run, self.options = doc, run, options
         self.summary = doc.splitlines()[0]
 
     def __call__(self, argv: Sequence[str] | None = None, prog: str | None = None) -> int:
@@ -57,29 +58,26 @@ class Verb:
     def parse(
         self, argv: Sequence[str] | None = None, prog: str | None = None
     ) -> argparse.Namespace:
-        """Parse a command line."""
-        parser = argparse.ArgumentParser(
-            prog, description=self.doc, formatter_class=HelpFormatter, allow_abbrev=True
-        )
-        self.add_options(parser)
-        return parse(parser, argv)
-
-
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse a command line; every mistake in ``--cfg-options`` is a clear error."""
-    # Intermixed, so that CHECKPOINT may follow an option: CONFIG --seed 1 CHECKPOINT.
-    has_commands = any(action.nargs == argparse.PARSER for action in parser._actions)
-    read = parser.parse_args if has_commands else parser.parse_intermixed_args
-    try:
-        return read(argv)
-    except ReservoirError:  # a ValueError, too
-        raise
-    except (ValueError, AssertionError, RecursionError) as error:
-        deep = isinstance(error, RecursionError)
-        what = "a value has brackets in the wrong order" if deep else error
-        raise ReservoirError(
-            f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {what}"
-        ) from error
+        """Parse a command line; every mistake in ``--cfg-options`` is a clear error."""
+        parser = argparse.ArgumentParser(prog, description=self.doc, formatter_class=HelpFormatter)
+        # Intermixed, so that CHECKPOINT may follow an option: CONFIG --seed 1 CHECKPOINT.
+        parse = parser.parse_intermixed_args
+        for option in self.options:
+            if isinstance(option, (str, Option)):
+                (SHARED[option] if isinstance(option, str) else option).add_to(parser)
+            else:
+                option(parser)
+                parse = parser.parse_args  # it may add commands, which cannot be intermixed
+        try:
+            return parse(argv)
+        except ReservoirError:  # a ValueError, too
+            raise
+        except (ValueError, AssertionError, RecursionError) as error:
+            deep = isinstance(error, RecursionError)
+            what = "a value has brackets in the wrong order" if deep else error
+            raise ReservoirError(
+                f"--cfg-options takes key=value, with [a,b] or (a,b) for lists: {what}"
+            ) from error
 
 
 _WORKER_ENDED = "is killed by signal: Terminated"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..config.config_files import find_config, read_config
 from ..errors import ReservoirError
 from .command_line import Verb
-from .options import share
+from .options import option, shared, switch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,23 +29,6 @@ _CONFIGS = {
     "nvlabs": "_base_/models/segformer_mit-b5_nvlabs.py",
     "mmseg0": "_base_/models/segformer_mit-b5.py",
 }
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("input", metavar="IN", help="the checkpoint: a file or an http(s) address")
-    parser.add_argument("output", metavar="OUT", type=Path, help="a .pth or .safetensors file")
-    parser.add_argument(
-        "--layout",
-        choices=("auto", *_CONFIGS),
-        default="auto",
-        help="names of the tensors in IN; mmseg0 rewrites a checkpoint of mmseg 0.x",
-    )
-    parser.add_argument(
-        "--config", help="check against the model of this config (default: SegFormer-B5)"
-    )
-    parser.add_argument("--no-check", action="store_true", help="do not check against a model")
-    share(parser, "--overwrite", help="replace OUT if it exists")
 
 
 def convert(checkpoint: dict[str, Any], layout: str = "auto") -> tuple[str, Converted]:
@@ -83,22 +66,21 @@ def model_shapes(config: Path) -> dict[str, Shape]:
     return {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
-def save(path: Path, weights: dict[str, Tensor], about: dict[str, list]) -> None:
-    """Write weights in the format of the file's suffix; a file cut short never has its name."""
+def save(path: Path, weights: dict[str, Tensor], meta: dict[str, list]) -> None:
+    """Write weights in the format of the file's suffix."""
     from ..io.checkpoints import write_checkpoint
     from ..io.files import write_tensors
 
     # Copies, because a slice of a larger tensor would be saved with all of it.
     weights = {name: tensor.detach().clone().contiguous() for name, tensor in weights.items()}
     if path.suffix == ".safetensors":
-        write_tensors(path, weights, {key: json.dumps(value) for key, value in about.items()})
+        write_tensors(path, weights, {key: json.dumps(value) for key, value in meta.items()})
     else:
-        meta = {"dataset_meta": about} if about else {}
-        write_checkpoint(path, {"meta": meta, "state_dict": weights})
+        dataset = {"dataset_meta": meta} if meta else {}
+        write_checkpoint(path, {"meta": dataset, "state_dict": weights})
 
 
-def run(args: argparse.Namespace) -> None:
-    """Convert a file."""
+def _run(args: argparse.Namespace) -> None:
     if args.output.suffix not in (".pth", ".safetensors"):
         raise ReservoirError(f"{args.output} must end in .pth or .safetensors")
     if args.output.exists() and not args.overwrite:
@@ -118,4 +100,18 @@ def run(args: argparse.Namespace) -> None:
     print(f"{len(weights)} tensors written to {args.output} ({layout} layout, {fit})")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    option("input", "the checkpoint: a file or an http(s) address", metavar="IN"),
+    option("output", "a .pth or .safetensors file", metavar="OUT", type=Path),
+    option(
+        "--layout",
+        "names of the tensors in IN; mmseg0 rewrites a checkpoint of mmseg 0.x",
+        choices=("auto", *_CONFIGS),
+        default="auto",
+    ),
+    option("--config", "check against the model of this config (default: SegFormer-B5)"),
+    switch("--no-check", "do not check against a model"),
+    shared("--overwrite", help="replace OUT if it exists"),
+)

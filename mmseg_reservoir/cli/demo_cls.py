@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..io.files import shipped, write_text
 from .command_line import Verb
-from .options import share
+from .options import option, shared
 
 CONFIGS = shipped("configs/cls")
 CONVNET = {
@@ -44,12 +44,12 @@ VIT = {
     "VPT": "vpt",
 }
 PLUG_INS = ("tent", "rotta", "eta", "sar", "eata", "roid", "vpt")
-"""Methods that the paper has with the reservoir, too."""
+"""Methods that the paper also tests with the reservoir."""
 NETS = {"ConvNet": ("digits_convnet", CONVNET), "ViT": ("digits_vit", VIT)}
 
 
 class Run(NamedTuple):
-    """A row of a table of configs, without a reservoir or with that of a preset."""
+    """A row of a table of configs, with the reservoir of a preset or none."""
 
     table: str
     method: str
@@ -57,17 +57,13 @@ class Run(NamedTuple):
 
 
 def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
-    """The runs by their names, in the order of the table.
-
-    Args:
-        only: Rows, such as ``tent``; None for all.
-    """
+    """Return the runs by name, of all methods or ``only`` some, in the order of the table."""
     from ..registry import choose
     from ..report.charts import PRESET_SUFFIXES
 
-    known = {method: method for _, methods in NETS.values() for method in methods.values()}
+    methods = {method: method for _, methods in NETS.values() for method in methods.values()}
     for method in only or []:
-        choose(method, known, "method for --only")
+        choose(method, methods, "method for --only")
     runs = {}
     for net, (table, methods) in NETS.items():
         for name, method in methods.items():
@@ -83,7 +79,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
 
 
 def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
-    """Run one row, on one core: the same numbers whatever else runs beside it."""
+    """Run one row, on one core, so that other processes change no number."""
     import torch
 
     from ..cls.rows import choose_row, row_label
@@ -93,7 +89,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     path = CONFIGS / f"{row.table}.py"
     changes = {"stream.rounds": rounds, "randomness.seed": seed, "device": "cpu"}
-    # No row says anything of these, so they may be merged before one is chosen.
+    # No row has these options, so they can be merged before the row is chosen.
     options = choose_row(read_config(path, changes).to_dict(), row.method, row.preset or False)
     label = row_label(row.method, options)
     folder = out / f"{row.table}_{label}"
@@ -102,7 +98,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
 
 
 def clean_errors() -> dict[str, float]:
-    """Percent of clean images that each network gets wrong."""
+    """Return the percentage of clean images that each network gets wrong."""
     from ..cls.backbones.trained import trained_net
     from ..datasets.digits import digits
     from .train_digits import error
@@ -116,7 +112,7 @@ def clean_errors() -> dict[str, float]:
 def run_all(
     rows: Mapping[str, Run], out: Path, rounds: int, seed: int, workers: int
 ) -> dict[str, dict[str, Any]]:
-    """All runs, several at a time; each in a process that has torch's threads for itself."""
+    """Run all rows in processes, several at once, and return their results."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         waiting = {name: pool.submit(run_row, row, out, rounds, seed) for name, row in rows.items()}
@@ -125,7 +121,7 @@ def run_all(
             for name, future in waiting.items():
                 results[name] = future.result()
                 print(f"{name}: {results[name]['cpu_seconds']:.0f} s", flush=True)
-        except BaseException:  # a signal, too: the pool would first finish all that is waiting
+        except BaseException:  # also a signal: the pool would finish all runs first
             pool.shutdown(wait=False, cancel_futures=True)
             running = multiprocessing.active_children()
             for process in running:
@@ -136,19 +132,7 @@ def run_all(
     return results
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "--rounds", default=20)
-    share(parser, "--seed", default=0)
-    parser.add_argument(
-        "--only", nargs="+", metavar="METHOD", help="run only these, such as: --only tent eata"
-    )
-    share(parser, "--workers", default=min(2, os.cpu_count() or 1))
-    share(parser, "--out", default=Path("work_dirs/demo_cls"))
-
-
-def run(args: argparse.Namespace) -> None:
-    """Run the demonstration."""
+def _run(args: argparse.Namespace) -> None:
     # Threads of several processes on the same cores only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from ..report.charts import plot_errors
@@ -170,4 +154,12 @@ def run(args: argparse.Namespace) -> None:
     print(f"{time.monotonic() - start:.0f} s in all")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    shared("--rounds", default=20),
+    shared("--seed", default=0),
+    option("--only METHOD", "run only these, such as: --only tent eata", nargs="+"),
+    shared("--workers", default=min(2, os.cpu_count() or 1)),
+    shared("--out", default=Path("work_dirs/demo_cls")),
+)

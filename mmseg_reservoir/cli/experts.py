@@ -15,55 +15,11 @@ from pathlib import Path
 
 from ..errors import ReservoirError
 from .command_line import Verb
-from .options import share
+from .options import option, shared
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the commands and their options."""
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    inspect = commands.add_parser("inspect", help="print a table of the experts")
-    inspect.add_argument("folder", type=Path, help="a saved reservoir")
-    inspect.set_defaults(run=run_inspect)
-
-    merge = commands.add_parser("merge", help="merge two reservoirs into one")
-    merge.add_argument("folders", type=Path, nargs=2, metavar="FOLDER", help="saved reservoirs")
-    merge.add_argument(
-        "--k-max",
-        type=int,
-        metavar="N",
-        help="leave room for N experts (default: the larger of the two)",
-    )
-    merge.set_defaults(run=run_merge)
-
-    prune = commands.add_parser("prune", help="remove experts, never that of the source")
-    prune.add_argument("folder", type=Path, help="a saved reservoir")
-    which = prune.add_mutually_exclusive_group(required=True)
-    which.add_argument("--experts", type=int, nargs="+", metavar="N", help="remove these")
-    which.add_argument(
-        "--least", type=int, metavar="N", help="remove the N that have seen the fewest images"
-    )
-    which.add_argument("--unused", action="store_true", help="remove those that have seen none")
-    prune.set_defaults(run=run_prune)
-
-    export = commands.add_parser("export", help="write one expert as a plain checkpoint")
-    export.add_argument("folder", type=Path, help="a saved reservoir")
-    export.add_argument("expert", type=int, help="number of the expert")
-    export.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        help="checkpoint of the source model (default: that of the run)",
-    )
-    export.set_defaults(run=run_export)
-    for command, metavar in ((merge, "FOLDER"), (prune, "FOLDER"), (export, "FILE")):
-        command.add_argument(
-            "-o", "--out", type=Path, required=True, metavar=metavar, help="write to this path"
-        )
-        share(command, "--overwrite", help="replace what --out holds")
-
-
-def find_reservoir(folder: Path) -> Path:
-    """Return the folder of a reservoir: the given one, or ``reservoir`` in a work directory."""
+def _find(folder: Path) -> Path:
+    """Return the folder of a reservoir, which may be in this work directory."""
     from ..snapshot.folder import MANIFEST
 
     inside = folder / "reservoir"
@@ -71,28 +27,25 @@ def find_reservoir(folder: Path) -> Path:
     return inside if has_one else folder
 
 
-def check_out(args: argparse.Namespace) -> None:
-    """Refuse to replace a reservoir or a file without ``--overwrite``."""
+def _check_out(args: argparse.Namespace) -> None:
     if args.out.exists() and not args.overwrite:
         raise ReservoirError(f"{args.out} exists: add --overwrite, or choose another name for -o")
 
 
-def run_inspect(args: argparse.Namespace) -> None:
-    """Print a table of the experts."""
+def _inspect(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder
     from ..snapshot.overview import overview
 
-    folder = find_reservoir(args.folder)
+    folder = _find(args.folder)
     print(overview(read_folder(folder), folder))
 
 
-def run_merge(args: argparse.Namespace) -> None:
-    """Merge two reservoirs, and print which experts became one."""
+def _merge(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder, write_folder
     from ..snapshot.merge import merge
 
-    check_out(args)
-    folders = [find_reservoir(folder) for folder in args.folders]
+    _check_out(args)
+    folders = [_find(folder) for folder in args.folders]
     if folders[0].resolve() == folders[1].resolve():
         raise ReservoirError(f"{folders[0]} is named twice: name the reservoirs of two runs")
     one, other = map(read_folder, folders)
@@ -104,13 +57,12 @@ def run_merge(args: argparse.Namespace) -> None:
     print(f"{len(merged.contents.experts)} experts are in {args.out}")
 
 
-def run_prune(args: argparse.Namespace) -> None:
-    """Remove experts."""
+def _prune(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder, write_folder
     from ..snapshot.prune import least_used, prune, unused
 
-    check_out(args)
-    contents = read_folder(find_reservoir(args.folder))
+    _check_out(args)
+    contents = read_folder(_find(args.folder))
     if args.unused:
         experts = unused(contents)
     elif args.least is not None:
@@ -123,21 +75,57 @@ def run_prune(args: argparse.Namespace) -> None:
     print(f"removed: {removed}; {len(pruned.experts)} experts are in {args.out}")
 
 
-def run_export(args: argparse.Namespace) -> None:
-    """Write a plain checkpoint."""
+def _export(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder
     from ..snapshot.export import export_expert
 
-    check_out(args)
-    contents = read_folder(find_reservoir(args.folder))
+    _check_out(args)
+    contents = read_folder(_find(args.folder))
     checkpoint = args.checkpoint or contents.about.get("checkpoint")
     if not checkpoint:
-        raise ReservoirError(
-            f"{args.folder} does not say which checkpoint its run had: give --checkpoint FILE"
-        )
-    print(
-        f"expert {args.expert} is in {export_expert(contents, args.expert, checkpoint, args.out)}"
-    )
+        raise ReservoirError(f"{args.folder} has no checkpoint of its run: give --checkpoint FILE")
+    path = export_expert(contents, args.expert, checkpoint, args.out)
+    print(f"expert {args.expert} is in {path}")
 
 
-main = Verb(__doc__, add_options, lambda args: args.run(args))
+_FOLDER = option("folder", "a saved reservoir", type=Path)
+_OUT = option("-o --out PATH", "write to this path", type=Path, required=True)
+_REPLACE = shared("--overwrite", help="replace what --out holds")
+_COMMANDS = {
+    "inspect": ("print a table of the experts", _inspect, _FOLDER),
+    "merge": (
+        "merge two reservoirs into one",
+        _merge,
+        option("folders", "saved reservoirs", type=Path, nargs=2, metavar="FOLDER"),
+        option("--k-max N", "leave room for N experts (default: the larger of the two)", type=int),
+        *(_OUT, _REPLACE),
+    ),
+    "prune": ("remove experts, never that of the source", _prune, _FOLDER, _OUT, _REPLACE),
+    "export": (
+        "write one expert as a plain checkpoint",
+        _export,
+        _FOLDER,
+        option("expert", "number of the expert", type=int),
+        option("--checkpoint FILE", "checkpoint of the source model (default: that of the run)"),
+        *(_OUT, _REPLACE),
+    ),
+}
+
+
+def _add_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, (help, run, *options) in _COMMANDS.items():
+        command = commands.add_parser(name, help=help)
+        command.set_defaults(run=run)
+        for each in options:
+            each.add_to(command)
+        if name == "prune":
+            group = command.add_mutually_exclusive_group(required=True)
+            group.add_argument("--experts", type=int, nargs="+", metavar="N", help="remove these")
+            seen = "remove the N that have seen the fewest images"
+            group.add_argument("--least", type=int, metavar="N", help=seen)
+            none = "remove those that have seen none"
+            group.add_argument("--unused", action="store_true", help=none)
+
+
+main = Verb(__doc__, lambda args: args.run(args), _add_commands)

@@ -25,7 +25,7 @@ from ..report.shown_run import ShownRun, load_runs
 from ..report.summary import OPTIONS, sweep
 from ..runs.style_sample import FILE
 from .command_line import Verb
-from .options import share
+from .options import option, shared
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def _memory(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
 def _sensitivity(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
     """Score and experts over the values of one option that the runs differ in."""
     if args.option is None:
-        raise ReservoirError(f"say which option the runs differ in: --option {'|'.join(OPTIONS)}")
+        raise ReservoirError(f"give the option that differs: --option {'|'.join(OPTIONS)}")
     return sensitivity_figure(sweep(args.option, [run.results for run in runs]))
 
 
@@ -75,28 +75,7 @@ FIGURES: dict[str, Callable[[list[ShownRun], argparse.Namespace], Figure]] = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("figure", choices=list(FIGURES), help="draw this figure")
-    share(parser, "runs")
-    share(parser, "--out", metavar="FILE", help="a .png, .pdf or .svg file (default: FIGURE.png)")
-    parser.add_argument(
-        "--option",
-        choices=list(OPTIONS),
-        help="for sensitivity: the option that the runs differ in",
-    )
-    parser.add_argument(
-        "--sizes",
-        nargs="+",
-        type=int,
-        default=[16, 64],
-        metavar="N",
-        help="for memory: numbers of styles that a memory holds",
-    )
-
-
-def run(args: argparse.Namespace) -> None:
-    """Draw."""
+def _run(args: argparse.Namespace) -> None:
     figure = FIGURES[args.figure](load_runs(args.runs), args)
     path = args.out or Path(f"{args.figure}.png")
     write_figure(path, figure, dpi=110)
@@ -104,4 +83,18 @@ def run(args: argparse.Namespace) -> None:
 
 
 _DRAWN = "\n".join(f"{name}: {draw.__doc__}" for name, draw in FIGURES.items())
-main = Verb(f"{__doc__}\n{_DRAWN}", add_options, run)
+main = Verb(
+    f"{__doc__}\n{_DRAWN}",
+    _run,
+    option("figure", "draw this figure", choices=list(FIGURES)),
+    "runs",
+    shared("--out", help="a .png, .pdf or .svg file (default: FIGURE.png)", metavar="FILE"),
+    option("--option", "for sensitivity: the option that differs", choices=list(OPTIONS)),
+    option(
+        "--sizes N",
+        "for memory: numbers of styles that a memory holds",
+        nargs="+",
+        type=int,
+        default=[16, 64],
+    ),
+)

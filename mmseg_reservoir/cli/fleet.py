@@ -20,55 +20,21 @@ from ..errors import ReservoirError
 from ..fleet.ray_session import ray_session
 from ..report.tables import make_table
 from .command_line import Verb
-from .options import add_footage_options, share
+from .options import FOOTAGE, option, shared, switch
 
 if TYPE_CHECKING:
     from ..fleet.camera_run import CameraRun
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "streams", nargs="+", help="folders, globs, video files, camera numbers: one per camera"
-    )
-    share(parser, "--model", required=True)
-    add_footage_options(parser)
-    share(parser, "--out", default=Path("work_dirs/fleet"))
-    share(parser, "--save-every", default=50)
-    parser.add_argument(
-        "--merge-every",
-        type=int,
-        default=100,
-        metavar="N",
-        help="merge the experts of a camera with those of all every N frames",
-    )
-    parser.add_argument("--no-merge", action="store_true", help="keep the cameras apart")
-    parser.add_argument(
-        "--restarts",
-        type=int,
-        default=3,
-        metavar="N",
-        help="restart a camera whose process dies up to N times",
-    )
-    parser.add_argument(
-        "--cpus", type=float, default=1.0, metavar="N", help="reserve N cores for each camera"
-    )
-    share(parser, "--ray", "--jobs")
-
-
 def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
-    """A camera for every stream, each with a folder of its own."""
+    """Return a camera for every stream, each with its folder."""
     from ..fleet.camera_run import CameraRun
     from ..footage.fleet_footage import InferencerOrder
     from ..seg.source_images import find_source_images
 
     source_images = find_source_images(args.source_images)
     options: dict[str, Any] = {
-        "weights": args.weights,
-        "size": args.size,
-        "seed": args.seed,
-        "device": args.device,
-        "cfg_options": dict(args.cfg_options),
+        name: getattr(args, name) for name in ("weights", "size", "seed", "device", "cfg_options")
     }
     if source_images is not None:
         options["source_images"] = source_images
@@ -77,28 +43,19 @@ def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
     for name, stream in zip(_names(args.streams), args.streams, strict=True):
         folder = (args.out / name).resolve()
         order = InferencerOrder(stream, folder, args.model, options, args.every, written)
-        often = args.merge_every, args.save_every
-        cameras.append(CameraRun(name, folder, order, args.start_from, *often))
+        every = args.merge_every, args.save_every
+        cameras.append(CameraRun(name, folder, order, args.start_from, *every))
     return cameras
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run all streams and report their results; return 1 if one failed."""
+def _run(args: argparse.Namespace) -> int:
     from ..fleet.camera_fleet import run_fleet
 
     cameras = make_cameras(args)
     merged = args.out / "reservoir"
     with ray_session(args.ray, args.jobs) as ray:
-        outcomes = run_fleet(
-            ray,
-            cameras,
-            merged,
-            not args.no_merge,
-            args.restarts,
-            args.cpus,
-            partial(print, flush=True),
-        )
-    failed = [name for name, outcome in outcomes.items() if "error" in outcome]
+        options = not args.no_merge, args.restarts, args.cpus, partial(print, flush=True)
+        outcomes = run_fleet(ray, cameras, merged, *options)
     columns = ("frames", "k", "exchanges")
     rows = [
         [name, *(outcome.get(column, "-") for column in columns), _state_of(outcome)]
@@ -111,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_merge and merged.is_dir():
         print(f"reservoir: {merged}")
     print(f"all of it is in {args.out}")
-    return 1 if failed else 0
+    return int(any("error" in outcome for outcome in outcomes.values()))
 
 
 def _names(streams: list[str]) -> list[str]:
-    """Names of folders, none of which comes twice."""
+    """Return a different name for the folder of each stream."""
     from ..footage.frames import open_frames
 
     names = [open_frames(stream).name for stream in streams]
@@ -133,4 +90,22 @@ def _state_of(outcome: dict[str, Any]) -> str:
     return "failed" if "error" in outcome else "not merged" if outcome["refused"] else "done"
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    option("streams", "one per camera: folder, glob, video file or camera number", nargs="+"),
+    shared("--model", required=True),
+    *FOOTAGE,
+    shared("--out", default=Path("work_dirs/fleet")),
+    shared("--save-every", default=50),
+    option(
+        "--merge-every N",
+        "merge the experts of a camera with those of all every N frames",
+        type=int,
+        default=100,
+    ),
+    switch("--no-merge", "keep the cameras apart"),
+    option("--restarts N", "restart a camera after a crash up to N times", type=int, default=3),
+    option("--cpus N", "reserve N cores for each camera", type=float, default=1.0),
+    *("--ray", "--jobs"),
+)

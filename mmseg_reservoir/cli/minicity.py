@@ -11,31 +11,10 @@ from __future__ import annotations
 import argparse
 
 from .command_line import Verb
-from .options import share
+from .options import option, shared
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("root", help="write to this folder, such as data/minicity")
-    share(parser, "--seed", default=0)
-    parser.add_argument(
-        "--train", type=int, default=800, metavar="N", help="write N clear images to train on"
-    )
-    parser.add_argument(
-        "--val", type=int, default=100, metavar="N", help="write N clear images to validate on"
-    )
-    parser.add_argument(
-        "--per-condition",
-        type=int,
-        default=40,
-        metavar="N",
-        help="write N training images each of fog, night, rain and snow, and N/2 to validate on",
-    )
-    share(parser, "--overwrite", help="replace another MiniCity in this folder")
-
-
-def run(args: argparse.Namespace) -> None:
-    """Write the data set and print its counts."""
+def _run(args: argparse.Namespace) -> None:
     from ..minicity import make_counts, write_dataset
 
     counts = make_counts(args.train, args.val, args.per_condition, args.per_condition // 2)
@@ -47,4 +26,18 @@ def run(args: argparse.Namespace) -> None:
     print(f"{total} pictures {done}: {written.root} ({written.seconds:.1f} s)")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    option("root", "write to this folder, such as data/minicity"),
+    shared("--seed", default=0),
+    option("--train N", "write N clear images to train on", type=int, default=800),
+    option("--val N", "write N clear images to validate on", type=int, default=100),
+    option(
+        "--per-condition N",
+        "write N training images each of fog, night, rain and snow, and N/2 to validate on",
+        type=int,
+        default=40,
+    ),
+    shared("--overwrite", help="replace another MiniCity in this folder"),
+)

@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ReservoirError
 
@@ -78,79 +78,97 @@ def check_seed(seed: Any) -> None:
         raise ReservoirError(f"a seed is a whole number from 0 to 2**32 - 1, got {seed!r}")
 
 
-SHARED: dict[str, dict[str, Any]] = {
-    "config": {"help": "config file, or the name of a bundled one"},
-    "runs": {"nargs": "+", "metavar": "[NAME=]RUN", "help": "work directories or their parents"},
-    "--work-dir": {"metavar": "DIR", "help": "write results here (default: work_dirs/CONFIG)"},
-    "--out": {"type": Path, "metavar": "DIR", "help": "write results here"},
-    "--resume": {
-        "nargs": "?",
-        "const": "auto",
-        "metavar": "STATE",
-        "help": "resume a killed run from the newest state in the work directory, or from this "
-        "file; start from the beginning if there is none",
-    },
-    "--overwrite": {"action": "store_true", "help": "replace existing results"},
-    "--seed": {"type": int, "metavar": "N", "help": "seed all random numbers"},
-    "--cfg-options": {
-        "nargs": "+",
-        "action": KeyValue,
-        "default": {},
-        "metavar": "KEY=VALUE",
-        "help": "change options of the config, such as reservoir.k_max=8",
-    },
-    "--start-from": {"metavar": "FOLDER", "help": "start from a saved reservoir"},
-    "--frozen": {
-        "action": "store_true",
-        "help": "with --start-from: only route to its experts, adapt nothing",
-    },
-    "--workers": {"type": at_least(1), "metavar": "N", "help": "use N processes"},
-    "--rounds": {"type": at_least(1), "metavar": "N", "help": "visit each condition N times"},
-    "--markdown": {"type": Path, "metavar": "FILE", "help": "also write a Markdown file"},
-    "--json": {"type": Path, "metavar": "FILE", "help": "also write every number as JSON"},
-    "--model": {"help": "config file, or a name of mmseg's model zoo"},
-    "--weights": {
-        "metavar": "FILE",
-        "help": "read these weights (default: those of the zoo, or load_from of the config)",
-    },
-    "--every": {"type": int, "default": 1, "metavar": "N", "help": "take every N-th frame"},
-    "--size": {
-        "type": image_size,
-        "metavar": "WxH",
-        "help": "resize frames to this width and height in pixels (default: the config's)",
-    },
-    "--source-images": {
-        "type": Path,
-        "metavar": "FOLDER",
-        "help": "calibrate on these images of the source domain",
-    },
-    "--labels": {
-        "choices": ("trainids", "labelids", "colours"),
-        "help": "write labels and frames in ACDC's folders, ready to train on",
-    },
-    "--save-every": {"type": at_least(1), "metavar": "N", "help": "save the state every N frames"},
-    "--device": {"help": "run on this device (default: a GPU if there is one)"},
-    "--ray": {"metavar": "ADDRESS", "help": "use this Ray cluster (default: this machine)"},
-    "--jobs": {"type": int, "metavar": "N", "help": "use N cores of this machine (default: all)"},
-}
+class Option(NamedTuple):
+    """An option of a verb: names and keywords of ``ArgumentParser.add_argument``."""
+
+    names: list[str]
+    keywords: dict[str, Any]
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add the option to a parser."""
+        parser.add_argument(*self.names, **self.keywords)
 
 
-def share(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
-    """Add shared options to a parser, with changes such as another default."""
-    for name in names:
-        parser.add_argument(name, **{**SHARED[name], **changes})
+def option(words: str, help: str, **keywords: Any) -> Option:
+    """Return an option, such as ``option("--every N", "take every N-th frame", type=int)``."""
+    *names, metavar = words.split() if " " in words else [words, None]
+    if metavar is not None:
+        keywords["metavar"] = metavar
+    return Option(names, {"help": help, **keywords})
 
 
-def add_test_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every test of a config has."""
-    share(parser, "config", "--work-dir", "--resume", "--overwrite", "--cfg-options")
-    share(parser, "--start-from", "--frozen")
-    seed = SHARED["--seed"]["help"] + " (default: the config's, else a random one)"
-    share(parser, "--seed", help=seed)
+def switch(name: str, help: str) -> Option:
+    """Return an option without a value."""
+    return option(name, help, action="store_true")
 
 
-def add_footage_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every verb that segments footage."""
-    share(parser, "--weights", "--start-from", "--every", "--size", "--source-images")
-    share(parser, "--labels", "--device", "--cfg-options")
-    share(parser, "--seed", default=0)
+def shared(name: str, **changes: Any) -> Option:
+    """Return a shared option, with changes such as another default."""
+    names, keywords = SHARED[name]
+    return Option(names, {**keywords, **changes})
+
+
+_SHARED = (
+    option("config", "config file, or the name of a bundled one"),
+    option("runs", "work directories or their parents", nargs="+", metavar="[NAME=]RUN"),
+    option("--work-dir DIR", "write results here (default: work_dirs/CONFIG)"),
+    option("--out DIR", "write results here", type=Path),
+    option(
+        "--resume STATE",
+        "resume a killed run from the newest state in the work directory, or from this file; "
+        "start from the beginning without one",
+        nargs="?",
+        const="auto",
+    ),
+    switch("--overwrite", "replace existing results"),
+    option("--seed N", "seed all random numbers", type=int),
+    option(
+        "--cfg-options KEY=VALUE",
+        "change options of the config, such as reservoir.k_max=8",
+        nargs="+",
+        action=KeyValue,
+        default={},
+    ),
+    option("--start-from FOLDER", "start from a saved reservoir"),
+    switch("--frozen", "with --start-from: only route to its experts, adapt nothing"),
+    option("--workers N", "use N processes", type=at_least(1)),
+    option("--rounds N", "visit each condition N times", type=at_least(1)),
+    option("--markdown FILE", "also write a Markdown file", type=Path),
+    option("--json FILE", "also write every number as JSON", type=Path),
+    option("--model", "config file, or a name of mmseg's model zoo"),
+    option(
+        "--weights FILE",
+        "read these weights (default: those of the zoo, or load_from of the config)",
+    ),
+    option("--every N", "take every N-th frame", type=int, default=1),
+    option(
+        "--size WxH",
+        "resize frames to this width and height in pixels (default: the config's)",
+        type=image_size,
+    ),
+    option("--source-images FOLDER", "calibrate on these images of the source domain", type=Path),
+    option(
+        "--labels",
+        "write labels and frames in ACDC's folders, ready to train on",
+        choices=("trainids", "labelids", "colors"),
+        type=lambda word: "colors" if word == "colours" else word,  # old name
+    ),
+    option("--save-every N", "save the state every N frames", type=at_least(1)),
+    option("--device", "run on this device (default: a GPU if there is one)"),
+    option("--ray ADDRESS", "use this Ray cluster (default: this machine)"),
+    option("--jobs N", "use N cores of this machine (default: all)", type=int),
+)
+SHARED = {each.names[0]: each for each in _SHARED}
+"""Options that several verbs have, by name."""
+
+_CONFIG_SEED = "seed all random numbers (default: the config's, else a random one)"
+TEST = (
+    *("config", "--work-dir", "--resume", "--overwrite", "--cfg-options"),
+    *("--start-from", "--frozen", shared("--seed", help=_CONFIG_SEED)),
+)
+"""Options of every test of a config."""
+FOOTAGE = (
+    *("--weights", "--start-from", "--every", "--size", "--source-images"),
+    *("--labels", "--device", "--cfg-options", shared("--seed", default=0)),
+)
+"""Options of every verb that segments footage."""

@@ -11,23 +11,10 @@ from pathlib import Path
 
 from ..report.page import needs_plotly
 from .command_line import Verb
-from .options import share
+from .options import option, shared
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "runs")
-    share(
-        parser,
-        "--out",
-        metavar="FILE",
-        help="write the page here (default: report.html in the folder of the first RUN)",
-    )
-    parser.add_argument("--title", default="", help="heading of the page")
-
-
-def run(args: argparse.Namespace) -> None:
-    """Make the page."""
+def _run(args: argparse.Namespace) -> None:
     with needs_plotly():
         from ..report.page.document import write_page
     from ..report.shown_run import load_runs
@@ -43,4 +30,14 @@ def _beside(argument: str) -> Path:
     return (path if path.is_dir() else path.parent) / "report.html"
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    "runs",
+    shared(
+        "--out",
+        metavar="FILE",
+        help="write the page here (default: report.html in the folder of the first RUN)",
+    ),
+    option("--title", "heading of the page", default=""),
+)

@@ -23,17 +23,10 @@ from ..report.summary import (
 from ..runs.reader import read_runs
 from ..runs.record import strict_json
 from .command_line import Verb, warn
-from .options import share
+from .options import shared
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "runs", metavar="RUN")
-    share(parser, "--markdown", "--json")
-
-
-def run(args: argparse.Namespace) -> None:
-    """Summarize."""
+def _run(args: argparse.Namespace) -> None:
     show_summary(args.runs, args.markdown, args.json)
 
 
@@ -51,4 +44,9 @@ def show_summary(runs: list[str], markdown: Path | None, json: Path | None) -> N
         write_text(json, strict_json(to_json(groups, warnings)))
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    shared("runs", metavar="RUN"),
+    *("--markdown", "--json"),
+)

@@ -20,48 +20,11 @@ from ..errors import ReservoirError
 from ..fleet.ray_session import ray_session
 from ..fleet.sweep_runs import make_runs
 from .command_line import Verb
-from .options import at_least, check_seed, share
+from .options import at_least, check_seed, option, shared
 from .summarize import show_summary
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("configs", nargs="+", help="config files, or names of bundled ones")
-    parser.add_argument(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[0],
-        metavar="N",
-        help="run with these seeds",
-    )
-    share(parser, "--out", default=Path("work_dirs/sweep"))
-    parser.add_argument(
-        "--method", nargs="+", default=[], help="run these rows of the classifiers' tables"
-    )
-    parser.add_argument(
-        "--with-reservoir",
-        nargs="?",
-        const="",
-        metavar="PRESET",
-        help="add a reservoir to every method: that of the config, or of this preset",
-    )
-    share(parser, "--cfg-options", action="store", default=[])
-    parser.add_argument(
-        "--retries",
-        type=at_least(0),
-        default=1,
-        metavar="N",
-        help="run again up to N times what failed",
-    )
-    parser.add_argument(
-        "--cpus", type=at_least(1), default=1, metavar="N", help="reserve N cores for each run"
-    )
-    share(parser, "--ray", "--jobs")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run what is missing and summarize all; return 1 if a run failed."""
+def _run(args: argparse.Namespace) -> int:
     for seed in args.seeds:
         check_seed(seed)
     words: list[str] = []
@@ -87,4 +50,21 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    option("configs", "config files, or names of bundled ones", nargs="+"),
+    option("--seeds N", "run with these seeds", nargs="+", type=int, default=[0]),
+    shared("--out", default=Path("work_dirs/sweep")),
+    option("--method", "run these rows of the classifiers' tables", nargs="+", default=[]),
+    option(
+        "--with-reservoir PRESET",
+        "add a reservoir to every method: that of the config, or of this preset",
+        nargs="?",
+        const="",
+    ),
+    shared("--cfg-options", action="store", default=[]),
+    option("--retries N", "run a failed run again up to N times", type=at_least(0), default=1),
+    option("--cpus N", "reserve N cores for each run", type=at_least(1), default=1),
+    *("--ray", "--jobs"),
+)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..config.config_files import import_custom_modules, read_config, warm_start
 from ..errors import ReservoirError
 from ..io.files import make_work_dir
 from ..report.rate_choice import LR_GRID
 from .command_line import Verb
-from .options import add_test_options, check_seed
+from .options import TEST, check_seed, option, switch
 
 if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
     from mmengine.config import Config
@@ -32,65 +32,13 @@ KNOWN_KEYS = (
     *("resume", "launcher", "env_cfg", "log_processor", "log_level", "visualizer"),
     *("default_scope", "randomness", "experiment_name", "cfg"),
 )
-"""What --cfg-options may set though a config does not: ours, and the arguments of the runner."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options, in the manner of mmseg's ``tools/test.py``."""
-    add_test_options(parser)
-    parser.add_argument(
-        "checkpoint", nargs="?", help="weights of the model (default: load_from of the config)"
-    )
-    parser.add_argument("--show-dir", metavar="DIR", help="save panels with pseudo-labels here")
-    parser.add_argument(
-        "--show-frames",
-        type=_count_or_all,
-        metavar="N|all",
-        help="with --show-dir: save N frames of every visit, evenly spaced (default: the first)",
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="DIR|source",
-        help="with --show-dir: also show the source model, or the --show-dir of another run",
-    )
-    parser.add_argument(
-        "--progress-file", metavar="FILE", help="write the position in the stream here, as JSON"
-    )
-    parser.add_argument(
-        "--protocol",
-        choices=("published", "fair"),
-        default="published",
-        help="published: run the config as it is; fair: run it once per learning rate of a grid "
-        "that is the same for every method, and mark the best by a criterion without labels",
-    )
-    parser.add_argument(
-        "--lr-grid",
-        nargs="+",
-        type=float,
-        metavar="LR",
-        help="with --protocol fair: try these learning rates "
-        f"(default: {' '.join(f'{lr:g}' for lr in LR_GRID)})",
-    )
-    parser.add_argument(
-        "--allow-mismatch", action="store_true", help="accept a checkpoint that does not fit"
-    )
-    parser.add_argument(
-        "--on-bad-image",
-        choices=("stop", "skip"),
-        help="stop at an image or label that cannot be used, or skip, report and count it "
-        "(default: stop)",
-    )
-    parser.add_argument(
-        "--random-weights",
-        action="store_true",
-        help="run without a checkpoint, to measure speed and memory only",
-    )
+"""Keys that --cfg-options may add to a config: ours, and the arguments of the runner."""
 
 
 def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
-    """Return the config with the command line merged in, checked, and the plan of its run.
+    """Return the checked config with the command line merged in, and the builder of its run.
 
-    What can be checked without torch and mmseg is checked before they are imported.
+    Most checks come before the import of torch and mmseg.
     """
     if args.lr_grid and args.protocol != "fair":
         raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
@@ -114,13 +62,12 @@ def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
     check_packages(cfg.get("model"))
-    plan = make_plan(cfg, seed)
+    builder = make_plan(cfg, seed)
     make_work_dir(cfg.work_dir)
-    return cfg, plan
+    return cfg, builder
 
 
 def _seed(args: argparse.Namespace, cfg: Config) -> int:
-    """Return the seed of the run: the given one, that of the state to resume, or a random one."""
     seed = (cfg.get("randomness") or {}).get("seed") if args.seed is None else args.seed
     if seed is None and args.resume is not None:
         from ..runs.run_saver import saved_seed
@@ -157,23 +104,20 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
             f"{args.config} does not adapt: add dict(type='AdaptationHook') to custom_hooks, or "
             "inherit configs/_base_/runtime.py"
         )
+
+    def change(name: str, **options: Any) -> None:
+        chosen = {key: value for key, value in options.items() if value is not None}
+        hooks[name] = {"type": name, **hooks.get(name, {}), **chosen}
+
     if args.allow_mismatch:
-        hooks.setdefault("StrictCheckpointHook", {"type": "StrictCheckpointHook"})
-        hooks["StrictCheckpointHook"]["allow_mismatch"] = True
-    if args.resume is not None:
-        hooks.setdefault("ResumeHook", {"type": "ResumeHook"})
-    if "ResumeHook" in hooks:  # without it nothing is kept, nor refused
-        hooks["ResumeHook"] |= {"resume": args.resume, "overwrite": args.overwrite}
+        change("StrictCheckpointHook", allow_mismatch=True)
+    if args.resume is not None or "ResumeHook" in hooks:  # without it no state is saved
+        change("ResumeHook", resume=args.resume, overwrite=args.overwrite)
     if args.show_dir:
-        hooks.setdefault("PseudoLabelHook", {"type": "PseudoLabelHook"})
-        hooks["PseudoLabelHook"]["show_dir"] = args.show_dir
-        if args.show_frames:
-            hooks["PseudoLabelHook"]["frames"] = args.show_frames
-        if args.baseline:
-            hooks["PseudoLabelHook"]["baseline"] = args.baseline
+        shown = {"frames": args.show_frames, "baseline": args.baseline}
+        change("PseudoLabelHook", show_dir=args.show_dir, **shown)
     if args.progress_file:
-        hooks.setdefault("ProgressHook", {"type": "ProgressHook"})
-        hooks["ProgressHook"]["file"] = args.progress_file
+        change("ProgressHook", file=args.progress_file)
     return list(hooks.values())
 
 
@@ -186,8 +130,7 @@ def _count_or_all(word: str) -> int | str:
     return count
 
 
-def run(args: argparse.Namespace) -> None:
-    """Test."""
+def _run(args: argparse.Namespace) -> None:
     cfg, builder = load_config(args)
     from ..seg.fair import run_fair
     from ..seg.hooks.adaptation_hook import AdaptationHook
@@ -203,4 +146,42 @@ def run(args: argparse.Namespace) -> None:
     runner.test()
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    *TEST,
+    option("checkpoint", "weights of the model (default: load_from of the config)", nargs="?"),
+    option("--show-dir DIR", "save panels with pseudo-labels here"),
+    option(
+        "--show-frames N|all",
+        "with --show-dir: save N frames of every visit, evenly spaced (default: the first)",
+        type=_count_or_all,
+    ),
+    option(
+        "--baseline DIR|source",
+        "with --show-dir: also show the source model, or the --show-dir of another run",
+    ),
+    option("--progress-file FILE", "write the position in the stream here, as JSON"),
+    option(
+        "--protocol",
+        "published: run the config as it is; fair: run it once per learning rate of a grid that is "
+        "the same for every method, and mark the best by a criterion without labels",
+        choices=("published", "fair"),
+        default="published",
+    ),
+    option(
+        "--lr-grid LR",
+        "with --protocol fair: try these learning rates "
+        f"(default: {' '.join(f'{lr:g}' for lr in LR_GRID)})",
+        nargs="+",
+        type=float,
+    ),
+    switch("--allow-mismatch", "accept a checkpoint that does not fit"),
+    option(
+        "--on-bad-image",
+        "stop at an image or label that cannot be used, or skip, report and count it "
+        "(default: stop)",
+        choices=("stop", "skip"),
+    ),
+    switch("--random-weights", "run without a checkpoint, to measure speed and memory only"),
+)

@@ -12,19 +12,10 @@ from pathlib import Path
 
 from ..config.config_files import import_custom_modules, read_config, set_options
 from .command_line import Verb
-from .options import share
+from .options import option
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "config", "--work-dir", "--cfg-options")
-    parser.add_argument(
-        "--export", metavar="FILE", help="also write the weights to this .safetensors file"
-    )
-
-
-def run(args: argparse.Namespace) -> None:
-    """Train, and export the last weights."""
+def _run(args: argparse.Namespace) -> None:
     cfg = set_options(read_config(args.config, {}), args.cfg_options)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     from .. import seg  # noqa: F401 (registers everything, and must be imported before mmseg)
@@ -41,4 +32,9 @@ def run(args: argparse.Namespace) -> None:
         runner.logger.info(f"Weights written to {args.export}")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    *("config", "--work-dir", "--cfg-options"),
+    option("--export FILE", "also write the weights to this .safetensors file"),
+)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .command_line import Verb
-from .options import share
+from .options import shared
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -108,13 +108,7 @@ def write_net(net: nn.Module, name: str, folder: Path, percent_wrong: float) -> 
     return write_tensors(path, net.state_dict(), {"about": json.dumps(origin)})
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "--out", default=Path("work_dirs/digits"))
-
-
-def run(args: argparse.Namespace) -> None:
-    """Train both networks and store them."""
+def _run(args: argparse.Namespace) -> None:
     import torch
 
     from ..datasets.digits import digits
@@ -128,4 +122,8 @@ def run(args: argparse.Namespace) -> None:
         print(f"{name}: {wrong:.1f} % error on clean test digits, {path}", flush=True)
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    shared("--out", default=Path("work_dirs/digits")),
+)

@@ -13,29 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.config_files import import_custom_modules, read_config, set_options
-from ..config.schema import construct, without_scope
+from ..config.schema import without_scope
 from ..errors import ReservoirError
+from ..registry import construct
 from .command_line import Verb
-from .options import share
+from .options import option
 
 if TYPE_CHECKING:
     from mmengine.config import Config
     from mmengine.runner import Runner
 
     from ..becotta.warmup import BecottaWarmup
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    share(parser, "config", "--work-dir", "--cfg-options")
-    parser.add_argument(
-        "checkpoint", nargs="?", help="weights of the model (default: load_from of the config)"
-    )
-    parser.add_argument(
-        "--export",
-        metavar="FILE",
-        help="write BECoTTA's weights here (default: becotta.safetensors in the work directory)",
-    )
 
 
 def load_config(args: argparse.Namespace) -> Config:
@@ -103,8 +91,7 @@ def table(before: dict, after: dict) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Validate, train, validate, save."""
+def _run(args: argparse.Namespace) -> None:
     cfg = load_config(args)
     from ..becotta.store import save
     from ..becotta.warmup import evaluate
@@ -112,17 +99,26 @@ def run(args: argparse.Namespace) -> None:
     model = build_model(cfg)
     runner = build_runner(cfg, model)
     loader = None
-    about: dict[str, Any] = {"config": Path(args.config).name}
+    meta: dict[str, Any] = {"config": Path(args.config).name}
     if cfg.get("val_dataloader"):
         loader = runner.build_dataloader(cfg.val_dataloader)
-        about["before"] = evaluate(model, loader)
+        meta["before"] = evaluate(model, loader)
     runner.train()
     if loader is not None:
-        about["after"] = evaluate(model, loader)
-        runner.logger.info("Validation images\n" + table(about["before"], about["after"]))
+        meta["after"] = evaluate(model, loader)
+        runner.logger.info("Validation images\n" + table(meta["before"], meta["after"]))
     target = Path(args.export or Path(cfg.work_dir) / "becotta.safetensors")
-    save(target, model.becotta, **about)
+    save(target, model.becotta, **meta)
     runner.logger.info(f"BECoTTA written to {target}")
 
 
-main = Verb(__doc__, add_options, run)
+main = Verb(
+    __doc__,
+    _run,
+    *("config", "--work-dir", "--cfg-options"),
+    option("checkpoint", "weights of the model (default: load_from of the config)", nargs="?"),
+    option(
+        "--export FILE",
+        "write BECoTTA's weights here (default: becotta.safetensors in the work directory)",
+    ),
+)

@@ -1,4 +1,4 @@
-"""A classifier as the core wants it: a function from images to logits."""
+"""The forward pass of a classifier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import ReservoirError
 
 
 def classification_forward(net: nn.Module, images: Tensor) -> Tensor:
-    """Logits ``(N, C)``, also of nets that return them inside of something."""
+    """Return the logits ``(N, C)`` of a network, also if it returns a mapping, tuple or object."""
     with explain_unfit(net, images):
         output = net(images)
     if isinstance(output, Mapping):

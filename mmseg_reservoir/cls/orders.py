@@ -1,4 +1,4 @@
-"""Orders of images and batches. Everything random comes from the generator that is passed in."""
+"""Random orders of images and batches, all drawn from the generator that is passed in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_SLOTS = 100
 def split_by_dirichlet(
     count: int, parts: int, concentration: float, rng: np.random.Generator
 ) -> list[int]:
-    """Sizes of ``parts`` shares of ``count`` things, drawn from a symmetric Dirichlet."""
+    """Split ``count`` items into ``parts`` sizes by a draw from a symmetric Dirichlet."""
     shares = rng.dirichlet([concentration] * parts)
     cuts = np.floor(np.cumsum(shares)[:-1] * count).astype(int)
     return np.diff([0, *cuts, count]).tolist()
@@ -19,16 +19,16 @@ def split_by_dirichlet(
 def correlated(
     labels: np.ndarray, concentration: float, rng: np.random.Generator, slots: int | None = None
 ) -> np.ndarray:
-    """An order in which images of a class come together (NOTE, RoTTA: Yuan et al., CVPR 2023).
+    """Return an order in which classes are clustered (NOTE; RoTTA, Yuan et al., CVPR 2023).
 
-    Time is cut into slots. Each class spreads its images over them by its own draw from a
-    Dirichlet distribution: the smaller the concentration, the fewer slots get most of them.
+    Each class spreads its images over slots of time by a draw from a Dirichlet distribution. With
+    a smaller concentration, fewer slots get most of them.
 
     Args:
-        labels: The class of every image.
-        concentration: RoTTA and the paper use 0.1.
-        rng: Source of randomness.
-        slots: How many; by default as many as classes, but at most 100, as in RoTTA.
+        labels: Class of every image.
+        concentration: Concentration of the Dirichlet. RoTTA and the paper use 0.1.
+        rng: Random generator.
+        slots: Number of slots. Defaults to the number of classes, at most 100, as in RoTTA.
     """
     classes = np.unique(labels)
     slots = slots or min(len(classes), MOST_SLOTS)
@@ -42,18 +42,18 @@ def correlated(
 
 
 def uniform_turns(batches: list[int], rng: np.random.Generator) -> list[int]:
-    """The domain of every batch, if all orders of the domains' batches are equally likely."""
+    """Return the domain of every batch, with all orders of the batches equally likely."""
     return rng.permutation(np.repeat(np.arange(len(batches)), batches)).tolist()
 
 
 def dirichlet_turns(
     batches: list[int], rng: np.random.Generator, concentration: float = 1.0, slots: int = 3
 ) -> list[int]:
-    """The domain of every batch, if domains recur with varying frequency and duration.
+    """Return the domain of every batch, with domains that recur irregularly.
 
-    This is Continual Dynamic Change as DPCore defined it (Zhang et al., ICML 2025): each domain
-    spreads its batches over a few slots by a draw from a Dirichlet distribution, and within a slot
-    the domains come one after the other, in random order.
+    This is Continual Dynamic Change as in DPCore (Zhang et al., ICML 2025). Each domain spreads its
+    batches over the slots by a draw from a Dirichlet distribution. Within a slot the domains follow
+    one another in random order.
     """
     sizes = [split_by_dirichlet(count, slots, concentration, rng) for count in batches]
     turns = []

@@ -1,7 +1,7 @@
-"""The rows of a config that is a table: what each method says over the rest.
+"""Configs that are tables: one row per method.
 
 Beside the keys of a run such a config has ``rows``, options by the name of the row, and
-``with_reservoir``, the reservoir for whoever wants it::
+``with_reservoir``, the options of the reservoir if a row is run with one::
 
     method = dict(optimizer=dict(type="Adam", lr=1e-3))
     with_reservoir = dict(preset="robust")
@@ -23,52 +23,52 @@ from ..registry import choose, suggest, table
 def choose_row(
     config: Options, name: str | None, with_reservoir: bool | str = False
 ) -> dict[str, Any]:
-    """The options of one run, without the table.
+    """Return the options of one run.
 
     Args:
-        config: A table, or options with a method of their own.
-        name: The row. A method without a row runs with what the table says for all of them. None
-            if the config has its own method.
-        with_reservoir: Put the reservoir around the method: the config's own ``reservoir`` if it
-            has one, or else that of the table; a name puts another preset in its place.
+        config: A table, or options with a method.
+        name: Name of a row, or of a method without a row, which then has the options of all rows.
+            None if the config has a method.
+        with_reservoir: Whether to run the method with a reservoir: the config's ``reservoir``, or
+            else the ``with_reservoir`` of the table. The name of a preset replaces their preset.
     """
     options = copy.deepcopy(without_scope(config))
     rows = options.pop("rows", None) or {}
-    plug_in = options.pop("with_reservoir", None) or {"preset": DEFAULT}
+    table_reservoir = options.pop("with_reservoir", None) or {"preset": DEFAULT}
     method = config.get("method")
-    # The method of a table has no type, only an optimizer.
-    own = method.get("type") if isinstance(method, Mapping) else method
+    # The method of a table has an optimizer, but no type.
+    own_method = method.get("type") if isinstance(method, Mapping) else method
     if name is None:
-        if rows and own is None:
+        if rows and own_method is None:
             raise ReservoirError(
                 f"the config is a table: choose a row of it, --method NAME, of {', '.join(rows)}"
             )
-    elif own is not None:
+    elif own_method is not None:
         raise ReservoirError(
-            f"the config has its own method, {own!r}: leave --method out, or make it a row, "
-            f"rows=dict({own}=dict(method=dict(...)))"
+            f"the config has its own method, {own_method!r}: leave --method out, or make it a row, "
+            f"rows=dict({own_method}=dict(method=dict(...)))"
         )
     elif name not in rows and name not in _methods():
-        shown = f"; rows: {', '.join(rows)}" if rows else ""
+        hint = f"; rows: {', '.join(rows)}" if rows else ""
         near = suggest(name, {*rows, *_methods()})
-        raise ReservoirError(f"there is no method {name!r}{near}{shown}")
+        raise ReservoirError(f"there is no method {name!r}{near}{hint}")
     else:
         row = rows.get(name) or {}
         options = _merge(options, {**row, "method": {"type": name, **row.get("method", {})}})
     if with_reservoir and options.get("reservoir") is None:
-        options["reservoir"] = plug_in
+        options["reservoir"] = table_reservoir
     if isinstance(with_reservoir, str):
         choose(with_reservoir, PRESETS, "preset")
-        written = options["reservoir"]  # options, or the name of a preset
-        beside = written if isinstance(written, Mapping) else {}
-        options["reservoir"] = {**beside, "preset": with_reservoir}
+        reservoir = options["reservoir"]  # options, or the name of a preset
+        others = reservoir if isinstance(reservoir, Mapping) else {}
+        options["reservoir"] = {**others, "preset": with_reservoir}
     return options
 
 
 def row_label(name: str | None, options: Options) -> str | None:
-    """What records and metafiles call a row; None for none.
+    """Return the name of a row in records and metafiles, None without a row.
 
-    ``"eata"``, ``"eata_reservoir"`` with a published reservoir, ``"eata_robust"`` with that preset.
+    It is ``"eata"``, ``"eata_robust"`` with the preset robust, else ``"eata_reservoir"``.
     """
     reservoir = options.get("reservoir")
     if name is None or reservoir is None:
@@ -78,14 +78,14 @@ def row_label(name: str | None, options: Options) -> str | None:
 
 
 def _methods() -> dict[str, Any]:
-    # Not above: the methods import torch, which takes seconds, and a row needs none of them.
+    # Not at the top: the methods import torch, which takes seconds.
     from .. import methods  # noqa: F401 (registers them)
 
     return table("method")
 
 
 def _merge(base: Options, over: Options) -> dict[str, Any]:
-    """Options over others; a group of another ``type`` replaces the group, as in a preset."""
+    """Merge options. A group of another ``type`` replaces the group, as in a preset."""
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)

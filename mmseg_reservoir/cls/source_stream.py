@@ -17,15 +17,14 @@ from ..style.calibration import Calibration
 
 @dataclass(eq=False)
 class SourceStream:
-    """What a user gave as source, as batches of images on the net's device.
+    """A user's source images as batches on the network's device.
 
     Args:
-        batches: A list or a ``DataLoader``; what stands beside the images, such as labels, is
-            ignored.
-        batch_size: Images of a batch of the stream: the source is cut to it. None: as it comes,
-            and its first batch tells.
-        image_range: What its images must be.
-        device: Where they are wanted.
+        batches: List or ``DataLoader`` of images; other parts, such as labels, are ignored.
+        batch_size: Images per batch, to which the source is cut. None uses the size of its first
+            batch.
+        image_range: Range of the values, which is checked.
+        device: Device of the network.
     """
 
     batches: Iterable[Any]
@@ -34,7 +33,7 @@ class SourceStream:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Refuse what would be misread, or can be read but once."""
+        """Refuse a source that is no iterable of batches, or can be read only once."""
         source = self.batches
         if isinstance(source, Calibration):
             raise ReservoirError(
@@ -73,11 +72,11 @@ class SourceStream:
             yield torch.cat(waiting).to(self.device)
 
     def identity(self) -> None:
-        """Nobody knows what is behind a user's loader: nothing is cached."""
+        """Return None: the images of a custom loader have no identity to cache by."""
 
 
 def images_of(batch: Any) -> Tensor:
-    """The images of a batch that a loader made: a tensor, or the one of a tuple that is images."""
+    """Return the images of a batch: a tensor, or the only images of a tuple or list."""
     parts = batch if isinstance(batch, (tuple, list)) else [batch]
     tensors = [part for part in parts if isinstance(part, Tensor)]
     images = [part for part in tensors if part.ndim == 4]

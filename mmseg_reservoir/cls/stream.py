@@ -1,25 +1,24 @@
-"""What a test stream is: a plan of batches, which are read when their turn comes."""
+"""The base of test streams: a plan of batches, each read when it is due."""
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
 from ..datasets.base import DomainSet
 from ..errors import ReservoirError
+from ..io.files import digest
+from ..option_types import Count, Natural, Positive
 from . import orders
-
-SHUFFLES = ("once", "visit", "never")
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,11 @@ class StreamBatch:
 
     Attributes:
         images: ``(N, 3, H, W)``, floats in [0, 1].
-        labels: ``(N,)``, int64; for scores only.
-        domain: The true domain; only an oracle may look at it.
-        round: How often the domains have come round, from 1: the visit that a score belongs to.
-        index: The number of the batch in the stream, from 0.
-        severity: Where the stream sets it, else None.
+        labels: ``(N,)``, int64, only for scores.
+        domain: The true domain, only for scores and oracle routers.
+        round: Number of the pass over the domains, from 1.
+        index: Number of the batch in the stream, from 0.
+        severity: Severity, if the stream sets it.
     """
 
     images: Tensor
@@ -45,7 +44,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A batch that has not been read: the images of a domain by number."""
+    """A batch to be read: indices of images of a domain."""
 
     domain: str
     round: int
@@ -57,61 +56,53 @@ class PlannedBatch:
 class Stream(ABC):
     """Rounds over the domains of a data set.
 
-    A stream depends on its seed, never on the global generators of torch or numpy, and gives the
-    same batches however often it is read.
+    A stream depends on its seed alone, and can be read several times.
 
     Args:
-        data: The domains.
-        batch_size: Images in a batch; the last one of a visit may be smaller.
-        rounds: How often every image comes.
-        seed: Of all orders.
-        shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
-            new one at each visit (``"visit"``), or as stored (``"never"``).
-        correlation: Concentration of a Dirichlet distribution by which images of a class come
-            together, 0.1 in the paper; None for classes in random order.
-        workers: Threads that read ahead; with 0 a batch is read when it is asked for.
+        data: Domains.
+        batch_size: Images per batch. The last batch of a visit may be smaller.
+        rounds: Number of passes over all images.
+        seed: Seed of all orders.
+        shuffle: When to draw the order of a domain's images: ``"once"`` for all rounds, at each
+            ``"visit"``, or ``"never"``.
+        correlation: Concentration of a Dirichlet distribution that clusters the images of a class,
+            0.1 in the paper. None for a random order of classes.
+        workers: Number of threads that read ahead.
     """
 
     kind: ClassVar[str]
+    scored_as: ClassVar[str | None] = None
+    """Name under which all batches of a round are scored; None scores each domain."""
 
     data: DomainSet
-    batch_size: int = 200
-    rounds: int = 20
-    seed: int = 0
-    shuffle: str = "once"
-    correlation: float | None = None
-    workers: int = 0
+    batch_size: Count = 200
+    rounds: Count = 20
+    seed: Natural = 0
+    shuffle: Literal["once", "visit", "never"] = "once"
+    correlation: Positive | None = None
+    workers: Natural = 0
 
     def __post_init__(self) -> None:
-        check_numbers(batch_size=self.batch_size, rounds=self.rounds)
-        if self.seed < 0 or self.workers < 0:
-            raise ReservoirError(
-                f"seed and workers must be 0 or more, got {self.seed} and {self.workers}"
-            )
-        if self.shuffle not in SHUFFLES:
-            raise ReservoirError(f"shuffle must be {', '.join(SHUFFLES)}, got {self.shuffle!r}")
-        if self.correlation is not None and not self.correlation > 0:
-            raise ReservoirError(f"correlation must be above 0 or None, got {self.correlation}")
         if self.correlation is not None and self.shuffle == "never":
             raise ReservoirError('correlation sets an order of its own: leave out shuffle="never"')
         self._images = cache(self.data.domain)  # a domain is opened once
 
     @abstractmethod
     def plan(self) -> Iterator[PlannedBatch]:
-        """All batches in order, the same ones each time."""
+        """Return all batches in order, the same ones at each call."""
 
     def __iter__(self) -> Iterator[StreamBatch]:
         return self.from_batch(0)
 
     def from_batch(self, start: int) -> Iterator[StreamBatch]:
-        """The stream from this batch on; those before it are not read."""
+        """Yield the batches from this one on. Earlier ones are not read."""
         steps = islice(enumerate(self.plan()), start, None)
         if self.workers == 0:
             for index, step in steps:
                 yield self._read(index, step)
             return
         with ThreadPoolExecutor(self.workers) as pool:
-            waiting = deque()
+            waiting: deque[Future[StreamBatch]] = deque()
             for index, step in steps:
                 waiting.append(pool.submit(self._read, index, step))
                 if len(waiting) > self.workers:
@@ -119,16 +110,20 @@ class Stream(ABC):
             while waiting:
                 yield waiting.popleft().result()
 
+    @property
+    def total(self) -> int | None:
+        """Number of batches, None if it is unknown."""
+        return len(self)
+
     def __len__(self) -> int:
-        """Batches in the stream."""
         return sum(1 for _ in self.plan())
 
     def record(self) -> dict[str, Any]:
-        """What the stream was, as plain data: ``order`` is a hash over every batch.
+        """Return a description for the record of a run.
 
-        The ``manifests`` are hashes over the images of every domain.
+        ``order`` is a hash of every batch, ``manifests`` holds a hash of the images of each domain.
         """
-        digest = hashlib.sha256()
+        order: list[bytes] = []
         images = batches = 0
         manifests: dict[str, str] = {}
         for step in self.plan():
@@ -136,8 +131,7 @@ class Stream(ABC):
             if name not in manifests:
                 manifests[name] = self._images(step.domain, step.severity).manifest()
             heading = f"{step.domain}\t{step.round}\t{step.severity}\t{len(step.indices)}\n"
-            digest.update(heading.encode("utf-8"))
-            digest.update(np.asarray(step.indices, "<i8").tobytes())
+            order += [heading.encode("utf-8"), np.asarray(step.indices, "<i8").tobytes()]
             images += len(step.indices)
             batches += 1
         return {
@@ -151,13 +145,13 @@ class Stream(ABC):
             **self._options(),
             "batches": batches,
             "images": images,
-            "order": digest.hexdigest(),
+            "order": digest(order),
             "manifests": manifests,
             "data": self.data.describe(),
         }
 
     def _options(self) -> dict[str, Any]:
-        """What else belongs in the record."""
+        """Return options of the subclass for the record."""
         return {}
 
     def _rng(self, *key: int) -> np.random.Generator:
@@ -166,7 +160,7 @@ class Stream(ABC):
     def _visit(
         self, round: int, domain: str, severity: int | None = None, position: int = 0
     ) -> list[PlannedBatch]:
-        """The batches of one pass over one domain."""
+        """Return the batches of one pass over one domain."""
         key = (round if self.shuffle == "visit" else 0, self.data.names.index(domain), position)
         labels, rng = self._images(domain, severity).labels, self._rng(*key)
         if self.correlation is not None:
@@ -182,10 +176,3 @@ class Stream(ABC):
     def _read(self, index: int, step: PlannedBatch) -> StreamBatch:
         images, labels = self._images(step.domain, step.severity).batch(step.indices)
         return StreamBatch(images, labels, step.domain, step.round, index, step.severity)
-
-
-def check_numbers(**numbers: int) -> None:
-    """Refuse what is no whole number from 1."""
-    for name, value in numbers.items():
-        if not isinstance(value, int) or value < 1:
-            raise ReservoirError(f"{name} must be a whole number, 1 or more, got {value!r}")

@@ -1,6 +1,6 @@
 """The streams of the paper (Sec. 3.1 and the appendix on further evaluations).
 
-The tables of classification have one column per round, the error over all batches of that round.
+The tables of classification have one column per round: the error over all batches of the round.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -16,9 +16,10 @@ from ..config.schema import Options, pick
 from ..datasets.base import DomainSet, check_severity
 from ..datasets.ccc import CCC, Sample
 from ..errors import ReservoirError
+from ..option_types import Count, Positive
 from ..registry import register
 from . import orders
-from .stream import PlannedBatch, Stream, StreamBatch, check_numbers
+from .stream import PlannedBatch, Stream, StreamBatch
 
 RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -26,7 +27,7 @@ RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 @register("stream", "csc")
 @dataclass(eq=False)
 class RecurringStream(Stream):
-    """Recurring Continual Structured Change (CSC): all domains in order, again and again."""
+    """Recurring Continual Structured Change (CSC): all domains in the same order in each round."""
 
     kind: ClassVar[str] = "csc"
 
@@ -38,30 +39,22 @@ class RecurringStream(Stream):
 @register("stream", "cdc")
 @dataclass(eq=False)
 class DynamicStream(Stream):
-    """Recurring Continual Dynamic Change (CDC): domains change unpredictably, and come back.
+    """Recurring Continual Dynamic Change (CDC): batches of one domain each, in random order.
 
-    Every round holds each image once, in batches of one domain; which domain is next is random.
+    Every round contains each image once.
 
     Args:
-        turns: ``"dirichlet"``, stays of random length as in DPCore, from which the protocol's name
-            comes; or ``"uniform"``, a new draw for every batch. The paper does not say which.
-        concentration: Of the Dirichlet distribution.
-        slots: Into how many parts a domain's batches are spread by it.
+        turns: ``"dirichlet"`` for visits of random length, as in DPCore, which named the protocol;
+            ``"uniform"`` for a new draw at every batch. The paper does not state which.
+        concentration: Concentration of the Dirichlet distribution.
+        slots: Number of parts over which it spreads the batches of a domain.
     """
 
     kind: ClassVar[str] = "cdc"
 
-    turns: str = "dirichlet"
-    concentration: float = 1.0
-    slots: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(slots=self.slots)
-        if self.turns not in ("dirichlet", "uniform"):
-            raise ReservoirError(f"turns must be dirichlet or uniform, got {self.turns!r}")
-        if not self.concentration > 0:
-            raise ReservoirError(f"concentration must be above 0, got {self.concentration}")
+    turns: Literal["dirichlet", "uniform"] = "dirichlet"
+    concentration: Positive = 1.0
+    slots: Count = 3
 
     def plan(self) -> Iterator[PlannedBatch]:
         for round in range(1, self.rounds + 1):
@@ -85,10 +78,10 @@ class DynamicStream(Stream):
 @register("stream", "gradual")
 @dataclass(eq=False)
 class GradualStream(Stream):
-    """CSC in which each domain comes on and goes off: severities 1, 2, 3, 4, 5, 4, 3, 2, 1.
+    """CSC with severities that rise and fall: 1, 2, 3, 4, 5, 4, 3, 2, 1.
 
     Args:
-        severities: The ramp. The images of a domain come once at each step of it.
+        severities: Severities of a visit. Each has all images of the domain.
     """
 
     kind: ClassVar[str] = "gradual"
@@ -118,32 +111,38 @@ class GradualStream(Stream):
 @register("stream", "ccc")
 @dataclass(eq=False)
 class CCCStream:
-    """Continuously Changing Corruptions: as generated, in order, once. Its length is not known.
+    """Continuously Changing Corruptions: one pass in the order of the generator.
 
     Args:
         data: A run of CCC.
-        batch_size: Images in a batch.
-        interval: Batches of a round, the columns of the paper's tables.
-        limit: Stop after so many batches; None for all. The paper's tables have 80,400.
+        batch_size: Images per batch.
+        interval: Batches per round, which is a column of the paper's tables.
+        limit: Number of batches. Defaults to all; the paper's tables have 80,400.
     """
 
     kind: ClassVar[str] = "ccc"
+    rounds: ClassVar[int | None] = None
 
     data: CCC
-    batch_size: int = 64
-    interval: int = 6700
-    limit: int | None = None
+    batch_size: Count = 64
+    interval: Count = 6700
+    limit: Count | None = None
 
-    def __post_init__(self) -> None:
-        check_numbers(batch_size=self.batch_size, interval=self.interval)
-        if self.limit is not None:
-            check_numbers(limit=self.limit)
+    @property
+    def scored_as(self) -> str:
+        """Name under which all batches of a round are scored: domains change in each batch."""
+        return self.data.title
+
+    @property
+    def total(self) -> int | None:
+        """Number of batches, None if it is unknown."""
+        return self.limit
 
     def __iter__(self) -> Iterator[StreamBatch]:
         return self.from_batch(0)
 
     def from_batch(self, start: int) -> Iterator[StreamBatch]:
-        """The stream from this batch on; images before it are not decoded."""
+        """Yield the batches from this one on. Earlier images are not decoded."""
         samples = self.data.from_image(start * self.batch_size)
         for index in islice(count(), start, self.limit):
             batch: list[Sample] = list(islice(samples, self.batch_size))
@@ -158,7 +157,7 @@ class CCCStream:
             )
 
     def record(self) -> dict[str, Any]:
-        """What the stream was, as plain data; the shards are its order."""
+        """Return a description for the record of a run. The order is that of the shards."""
         return {
             "kind": self.kind,
             "seed": None,
@@ -173,13 +172,11 @@ class CCCStream:
 
 
 def build_stream(options: Options, data: DomainSet | CCC, seed: int = 0) -> Stream | CCCStream:
-    """The stream of ``data`` that ``dict(type="csc", rounds=20, ...)`` describes.
+    """Build a stream from options such as ``dict(type="csc", rounds=20)``.
 
-    The seed is that of all orders, unless the options have their own.
+    The options may contain another ``seed``.
     """
-    choice = pick("stream", options, "stream", default="csc", given=("data",))
+    choice = pick("stream", options, "stream", default="csc", injected=("data",))
     if (choice.factory is CCCStream) != isinstance(data, CCC):
-        raise ReservoirError(
-            f"stream {choice.name!r} does not go with {data.title}: CCC needs 'ccc'"
-        )
-    return choice.make(data=data, seed=seed)
+        raise ReservoirError(f"stream {choice.name!r} does not fit {data.title}: CCC needs 'ccc'")
+    return choice.build(data=data, seed=seed)

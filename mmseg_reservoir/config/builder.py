@@ -1,12 +1,11 @@
 """Turn options into objects: the one way, for segmentation and for classification.
 
-A :class:`RunBuilder` first resolves and checks all options of a run. It reads, downloads and
-computes nothing. With what the task provides (:class:`TaskContext`) it then builds the pipeline,
-and only then calibrates it on source images::
+A :class:`RunBuilder` resolves and checks all options of a run, and reads and computes nothing. With
+a :class:`TaskContext` it builds the pipeline, and calibrates it on source images::
 
-    plan = RunBuilder(SEGMENTATION, method="tent", reservoir="stream", seed=0)
-    pipeline = plan.assemble(workplace)
-    calibration = plan.calibrate(pipeline, workplace)
+    builder = RunBuilder(SEGMENTATION, method="tent", reservoir="stream", seed=0)
+    pipeline = builder.assemble(context)
+    calibration = builder.calibrate(pipeline, context)
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from ..errors import ReservoirError
 from ..methods import AdaptationMethod
 from ..snapshot import load_reservoir
 from ..style.calibration import Calibration, SourceImages
-from .method_plan import MethodPlan
-from .reservoir_plan import ReservoirPlan, WarmStart
+from .method_builder import MethodBuilder
+from .reservoir_builder import ReservoirBuilder, WarmStart
 from .schema import Options, without_scope
 
 _logger = logging.getLogger(__name__)
@@ -35,14 +34,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Task:
-    """What differs between the tasks where a user says nothing.
+    """The defaults of a task.
 
     Args:
         supports: What a method must be able to adapt to: ``"pixels"`` or ``"images"``.
-        statistics: What BatchNorm normalises by, unless the method has a wish.
+        statistics: What BatchNorm normalizes by, unless the method has a default of its own.
         under: The part of the model that adapts.
-        optimizer: What steps it.
-        style: How a style encoder looks at images where the preset leaves it open.
+        optimizer: The optimizer, where the method names none.
+        style: Options of the style encoder that the preset leaves open.
     """
 
     supports: str
@@ -54,28 +53,28 @@ class Task:
 
 SEGMENTATION = Task(
     supports="pixels",
-    statistics="running",  # a single image is too little to normalise by
+    statistics="running",  # a single image is too little to normalize by
     under="backbone",
     optimizer={"type": "Adam", "lr": 7.5e-6},  # the paper's for SegFormer-B5
-    style={},  # a frame that comes alone is needed whole
+    style={},  # a batch may be a single frame, of which all is needed
 )
 CLASSIFICATION = Task(
     supports="images",
     statistics="batch",  # as in TENT
     under="",
     optimizer={"type": "Adam", "lr": 1e-3},  # the paper's for CIFAR
-    style={"crop": 0.5},  # of many images the middle will do (see docs/performance.md)
+    style={"crop": 0.5},  # the middle of many images is enough (see docs/performance.md)
 )
 
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What a task brings: how to run its model, and where source images come from.
+    """The model of a run, and its source images.
 
     Args:
-        model: With its weights loaded, on its device, in evaluation mode.
+        model: The model with its weights loaded, on its device, in evaluation mode.
         forward: ``(model, inputs) -> logits (N, C, *spatial)``.
-        image_range: How the inputs were normalised.
+        image_range: How the inputs were normalized.
         source: Batches of source images; None if there are none.
     """
 
@@ -88,9 +87,8 @@ class TaskContext:
 class RunBuilder:
     """The options of a run, resolved and checked.
 
-    Where options stand for a part, the part itself may stand ready made: a method, a router
-    (``reservoir.router``), an encoder (``reservoir.style``), a calibration
-    (``reservoir.calibration``).
+    Instead of options, an object may be given: a method, a router (``reservoir.router``), an
+    encoder (``reservoir.style``), or a calibration (``reservoir.calibration``).
 
     Args:
         task: ``SEGMENTATION`` or ``CLASSIFICATION``.
@@ -99,7 +97,7 @@ class RunBuilder:
         statistics: What BatchNorm normalizes by: ``"running"``, ``"batch"``, or the share of the
             batch as a number. None: the default of the method, or else of the task.
         reservoir: Options (see ``presets.py``), the name of a preset, or None: the plain method.
-        seed: Of everything random in method, params and router, unless these have their own.
+        seed: Seed of everything random in method, params and router that has no seed of its own.
     """
 
     def __init__(
@@ -112,37 +110,43 @@ class RunBuilder:
         seed: int = 0,
     ) -> None:
         params, statistics = without_scope(params), without_scope(statistics)
-        method, reservoir = without_scope(method), without_scope(reservoir)
+        method = without_scope(method)
         self.task, self.seed = task, seed
-        self._ready = method if isinstance(method, AdaptationMethod) else None
-        self._method = None
-        if self._ready is None:
-            self._method = MethodPlan(task, method, params, statistics, seed)
-        elif params is not None or statistics is not None:
+        self._method: AdaptationMethod | MethodBuilder
+        if not isinstance(method, AdaptationMethod):
+            self._method = MethodBuilder(task, method, params, statistics, seed)
+        elif params is None and statistics is None:
+            self._method = method
+        else:
             raise ReservoirError(
-                "a method that is ready made has its parameters and statistics already: leave out "
-                "params and statistics"
+                "a method object already has its parameters and statistics: leave out params and "
+                "statistics"
             )
-        self._reservoir = None if reservoir is None else ReservoirPlan(reservoir, seed, task.style)
+        self._reservoir: ReservoirBuilder | None = None
+        if reservoir is not None:
+            self.replace(reservoir=reservoir)
 
     def replace(
-        self, method: AdaptationMethod | None = None, reservoir: Options | None = None
+        self, method: AdaptationMethod | None = None, reservoir: Options | str | None = None
     ) -> None:
-        """Take a method that is ready made, or other options of the reservoir; the rest stays."""
+        """Use a method object, or other options of the reservoir; the rest stays."""
         if method is not None:
-            self._ready, self._method = method, None
+            self._method = method
         if reservoir is not None:
-            self._reservoir = ReservoirPlan(without_scope(reservoir), self.seed, self.task.style)
+            options = without_scope(reservoir)
+            self._reservoir = ReservoirBuilder(options, self.seed, self.task.style)
 
     @property
     def options(self) -> dict[str, Any]:
         """All options with their values in this run, defaults too, as plain JSON values."""
-        method = {"method": self._ready} if self._method is None else self._method.complete()
-        reservoir = None if self._reservoir is None else self._reservoir.complete()
+        method: dict[str, Any] = {"method": self._method}
+        if isinstance(self._method, MethodBuilder):
+            method = self._method.resolved_options()
+        reservoir = None if self._reservoir is None else self._reservoir.resolved_options()
         return _plain({"seed": self.seed, **method, "reservoir": reservoir})
 
     def describe(self) -> str:
-        """The options in a few lines, one per group."""
+        """Return the options in a few lines, one per group."""
         lines = ["options of this run, defaults included:"]
         for name, value in self.options.items():
             if name == "reservoir" and value is not None:
@@ -153,56 +157,59 @@ class RunBuilder:
 
     @property
     def needs_calibration(self) -> bool:
-        """Whether a router waits for styles of the source, and none are in the options."""
+        """Whether the router needs styles of the source, and the options name none."""
         return self._reservoir is not None and self._reservoir.needs_calibration
 
     @property
     def start(self) -> WarmStart:
-        """What its reservoir begins with."""
+        """The saved reservoir that the run starts from."""
         return WarmStart() if self._reservoir is None else self._reservoir.start
 
-    def assemble(self, place: TaskContext) -> AdaptationPipeline:
-        """Make the pipeline; no source image is looked at, so mistakes show early."""
-        method = self._ready if self._method is None else self._method.make(place)
+    def assemble(self, context: TaskContext) -> AdaptationPipeline:
+        """Build the pipeline. It reads no source image, so mistakes show early."""
+        method = self._method
+        if isinstance(method, MethodBuilder):
+            method = method.build(context)
         if self._reservoir is None:
             return SingleModelPipeline(method)
-        return self._reservoir.make(method, place)
+        return self._reservoir.build(method, context)
 
-    def calibrate(self, pipeline: AdaptationPipeline, place: TaskContext) -> Calibration | None:
-        """Let the router and then the method learn from source images what they need.
+    def calibrate(self, pipeline: AdaptationPipeline, context: TaskContext) -> Calibration | None:
+        """Calibrate the router, then the method, on source images; or load the saved reservoir.
 
-        First the router: a source that shuffles then calibrates it alike for all methods. A saved
-        reservoir brings all that with it.
+        The router comes first: a source that shuffles then calibrates it alike for all methods.
 
         Returns:
-            What the router was fitted to; None if it looks at no styles.
+            What the router was fitted to; None if it uses no styles.
         """
         if self.start.start_from is not None:
             load_reservoir(pipeline, self.start.start_from)
             return pipeline.router.calibration
         calibration = None
         if self._reservoir is not None and pipeline.router.needs_style:
-            calibration = self._reservoir.calibrate(pipeline.encoder, place.source)
+            calibration = self._reservoir.calibrate(pipeline.encoder, context.source)
             pipeline.router.calibrate(calibration)
-        # One that came ready made has been prepared by whoever made it.
-        if self._ready is None and pipeline.method.needs_source:
+        # A method object has been prepared already.
+        if isinstance(self._method, MethodBuilder) and pipeline.method.needs_source:
             name = type(pipeline.method).__name__
-            if place.source is None:
+            if context.source is None:
                 raise ReservoirError(
-                    f"{name} learns from source images, beside what a calibration tells: name them"
+                    f"{name} needs source images beside the calibration: name them"
                 )
-            _logger.info("%s looks at the source images ...", name)
-            pipeline.method.prepare(place.source)
+            _logger.info("%s reads the source images ...", name)
+            pipeline.method.prepare(context.source)
             # Every domain starts from the source's values, whatever prepare() did to them.
             pipeline.method.space.load(pipeline.method.source)
-        there = getattr(place.source, "is_named", True)  # both can do without
-        return _measure(pipeline, place.source if there else None, calibration)
+        is_named = getattr(context.source, "is_named", True)
+        return _calibrate_safeguards(pipeline, context.source if is_named else None, calibration)
 
 
-def _measure(
+def _calibrate_safeguards(
     pipeline: AdaptationPipeline, source: SourceImages | None, calibration: Calibration | None
 ) -> Calibration | None:
-    """Let guard and alignment learn from one pass of the model over source batches.
+    """Calibrate guard and alignment by one pass of the model over source batches.
+
+    Both can do without source images.
 
     Returns:
         The calibration, with the reference of the alignment.
@@ -216,7 +223,7 @@ def _measure(
     with alignment.measuring():
         if guard is not None:
             guard.prepare(pipeline.predict_source, None if source is None else batches)
-        for inputs in batches:  # that the guard has left
+        for inputs in batches:  # those that the guard left over
             pipeline.predict_source(inputs)
     if alignment.reference is None:
         alignment.take_reference(
@@ -228,7 +235,7 @@ def _measure(
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; a part that is ready made by its name."""
+    """Return a value as plain JSON values, an object by the name of its class."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -240,6 +247,6 @@ def _plain(value: Any) -> Any:
 
 def _words(value: Any) -> str:
     if isinstance(value, Mapping):
-        told = {name: part for name, part in value.items() if part is not None}
-        return ", ".join(f"{name}={_words(part)}" for name, part in told.items()) or "-"
+        words = [f"{name}={_words(part)}" for name, part in value.items() if part is not None]
+        return ", ".join(words) or "-"
     return str(value)

@@ -64,7 +64,7 @@ STREAM: Options = {
     "k_max": 16,
     # The smallest view that routes real frames as well as larger ones do (docs/performance.md).
     "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var", "size": 128},
-    "space": {"mean": ["standardise", "squash"], "logvar": ["standardise", "whiten", "squash"]},
+    "space": {"mean": ["standardize", "squash"], "logvar": ["standardize", "whiten", "squash"]},
     "router": {"type": "segment"},
     # The filter is never quite sure. A second forward pass for one percent of another expert would
     # double the cost of every frame.

@@ -1,62 +1,53 @@
-"""Options of parts: names, types and values are checked before anything runs."""
+"""Parts that options name: chosen and checked first, built later."""
 
 from __future__ import annotations
 
 import inspect
-import os
-import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import ReservoirError
-from ..registry import find, suggest
-
-T = TypeVar("T")
-
+from ..registry import check_options, find, new_name, parameters_of, table
 
 Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class PartSpec:
-    """A part that has been chosen, with options that it is known to take; not made yet.
+    """A registered part and its checked options. Nothing is built yet.
 
     Args:
         name: The name that it is registered as.
-        factory: What makes it.
-        options: What the user wrote.
-        given: Arguments that the program supplies.
+        factory: The class or function that builds it.
+        options: The options as the user wrote them.
+        injected: Arguments that the program supplies when it builds the part.
+        defaults: Values of this run for options that the user left out.
     """
 
     name: str
     factory: Callable[..., Any]
     options: Options
-    given: frozenset[str] = frozenset()
+    injected: frozenset[str] = frozenset()
+    defaults: Options = field(default_factory=dict)
 
-    def make(self, **given: Any) -> Any:
-        """Make it. Of ``given`` it gets what it asks for; what the user wrote goes before."""
-        return self.factory(**(self._wanted(given) | dict(self.options)))
+    def build(self, **injected: Any) -> Any:
+        """Build the part. Of the injected arguments it gets those that its constructor names."""
+        accepted = {name: value for name, value in injected.items() if self.accepts(name)}
+        return self.factory(**{**self.defaults, **accepted, **self.options})
 
-    def complete(self, **given: Any) -> dict[str, Any]:
-        """The name and all options with their values in this run, those that are defaults too.
-
-        Args:
-            **given: Values that take the place of defaults, of options that it has.
-        """
-        values = {"type": self.name}
-        for name, parameter in parameters_of(self.factory).items():
-            if parameter.default is not inspect.Parameter.empty and name not in self.given:
-                values[name] = parameter.default
-        wanted = {n: v for n, v in self._wanted(given).items() if n not in self.given}
-        return values | wanted | dict(self.options)
+    def resolved_options(self) -> dict[str, Any]:
+        """Return the name and all options with their values in this run, defaults included."""
+        values = {
+            name: parameter.default
+            for name, parameter in parameters_of(self.factory).items()
+            if parameter.default is not inspect.Parameter.empty and name not in self.injected
+        }
+        return {"type": self.name, **values, **self.defaults, **self.options}
 
     def accepts(self, name: str) -> bool:
-        """Whether it has an argument of this name."""
+        """Return whether the constructor has an argument of this name."""
         return name in parameters_of(self.factory)
-
-    def _wanted(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in given.items() if self.accepts(name)}
 
 
 def pick(
@@ -64,55 +55,29 @@ def pick(
     options: Options | str | None,
     where: str,
     default: str = "",
-    given: Iterable[str] = (),
+    injected: Iterable[str] = (),
+    defaults: Options | None = None,
 ) -> PartSpec:
-    """Choose a part by ``dict(type=name, **options)``, or by its name, and check its options.
+    """Choose a part by ``dict(type=name, **options)`` or by its name, and check its options.
 
     Args:
         kind: One of ``KINDS``.
-        options: What the user wrote.
-        where: The place in the config, for messages.
+        options: The options as the user wrote them.
+        where: Their place in the config, for messages.
         default: The name if the user wrote none.
-        given: Arguments that the program supplies, so that the user need not (and cannot).
+        injected: Arguments that the program supplies; they are not options.
+        defaults: Values of this run for options that the user left out, if the part has them.
     """
     options = {"type": options} if isinstance(options, str) else dict(options or {})
     name = options.pop("type", default)
     if not name:
         raise ReservoirError(f"{where} has no type: write dict(type=NAME, ...), got {options!r}")
+    name = new_name(name, table(kind))
     factory = find(kind, name)
-    check_options(factory, options, where, given)
-    return PartSpec(name, factory, options, frozenset(given))
-
-
-def construct(factory: Callable[..., T], options: Options, where: str, **given: Any) -> T:
-    """Call ``factory(**options, **given)``; an option that it does not take is a clear error."""
-    check_options(factory, options, where, given)
-    return factory(**options, **given)
-
-
-def check_options(
-    factory: Callable[..., Any], options: Options, where: str, given: Iterable[str] = ()
-) -> None:
-    """Refuse options that a factory does not take, lacks, or cannot be meant.
-
-    Args:
-        factory: The class or function that the options are for.
-        options: What the user wrote.
-        where: The place in the config, for the message (for example ``reservoir.router``).
-        given: Arguments that the program supplies, so that the user need not (and cannot).
-    """
-    parameters = parameters_of(factory)
-    given = set(given)
-    valid = [name for name in parameters if name not in given]
-    for name, value in options.items():
-        if name not in valid:
-            raise ReservoirError(f"{where} has no option {name!r}{suggest(name, valid)}")
-        _check_value(value, parameters[name].annotation, f"{where}.{name}")
-        if parameters[name].annotation in _NAMED:
-            find(_NAMED[parameters[name].annotation], value)
-    for name in valid:
-        if parameters[name].default is inspect.Parameter.empty and name not in options:
-            raise ReservoirError(f"{where} needs the option {name!r}")
+    options = check_options(factory, options, where, injected)
+    valid = parameters_of(factory)
+    unset = {n: v for n, v in (defaults or {}).items() if n in valid and n not in options}
+    return PartSpec(name, factory, options, frozenset(injected), unset)
 
 
 def without_scope(options: Any) -> Any:
@@ -126,65 +91,3 @@ def without_scope(options: Any) -> Any:
     if isinstance(options, list):
         return [without_scope(value) for value in options]
     return options
-
-
-def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The named arguments of a function or class.
-
-    A constructor's ``**options`` stands for the arguments of the one that it overrides, so that
-    these need not be repeated in every subclass.
-    """
-    arguments: dict[str, inspect.Parameter] = {}
-    for function in _constructors(factory):
-        parameters = inspect.signature(function).parameters.values()
-        for p in parameters:
-            if p.name != "self" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
-                arguments.setdefault(p.name, p)
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return arguments
-
-
-def _constructors(factory: Callable[..., Any]) -> Iterable[Callable[..., Any]]:
-    """The function, or the constructors of a class from its own to those of its bases."""
-    if not isinstance(factory, type):
-        return [factory]
-    own = [vars(cls)["__init__"] for cls in factory.__mro__ if "__init__" in vars(cls)]
-    return own if own[0] is not object.__init__ else [lambda: None]
-
-
-_NAMED = {
-    "str | Statistic": "statistic",
-    "str | Distance": "distance",
-    "str | ExpertInit": "init",
-}
-
-
-"""Annotations of options that name a part, and its kind."""
-
-
-_PLAIN: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "str": (str, os.PathLike),
-}
-
-
-def _check_value(value: Any, annotation: Any, where: str) -> None:
-    """Compare a value with a plain annotation: numbers, strings, ``Literal``, each or None."""
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if text.endswith(" | None"):
-        if value is None:
-            return
-        text = text.removesuffix(" | None")
-    if text.startswith("Literal["):
-        names = typing.get_args(eval(text, {"Literal": typing.Literal}))
-        if value not in names:
-            raise ReservoirError(
-                f"{where} must be one of {', '.join(map(str, names))}, got {value!r}"
-            )
-    elif text in _PLAIN:
-        is_plain = isinstance(value, _PLAIN[text]) and isinstance(value, bool) == (text == "bool")
-        if not is_plain:
-            raise ReservoirError(f"{where} must be of type {text}, got {value!r}")

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import ReservoirError
+from ..option_types import Count, Natural, Positive, PositiveFraction
 from ..registry import register
 from .correction import Correction
 from .domain_moments import PROBES, SETTLE, DomainMoments
@@ -63,17 +63,13 @@ class Alignment(ReservoirPart):
 
     def __init__(
         self,
-        kappa: float = 2.0,
-        reach: float | None = None,
-        strength: float | None = None,
-        window: int = 20,
-        prior: int = 10,
-        layers: str = "norms",
+        kappa: Positive = 2.0,
+        reach: Positive | None = None,
+        strength: PositiveFraction | None = None,
+        window: Count = 20,
+        prior: Natural = 10,
+        layers: Literal["norms", "input", "both"] = "norms",
     ) -> None:
-        if layers not in ("norms", INPUT, "both"):
-            raise ReservoirError(
-                f'alignment.layers must be "norms", "input" or "both", got {layers!r}'
-            )
         self.correction = Correction(kappa, reach, strength, window, prior)
         self.window, self.layers = window, layers
         self.reference: Reference | None = None

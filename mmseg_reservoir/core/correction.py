@@ -27,7 +27,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import Count, Natural, Positive, PositiveFraction
+from ..registry import checked
 from .domain_moments import DomainMoments
 from .moments import Reference
 
@@ -43,6 +44,7 @@ def folded(
     return weight, bias
 
 
+@checked
 @dataclass(frozen=True)
 class Correction:
     """The rule from a domain's moments to gain and shift of every channel.
@@ -56,23 +58,11 @@ class Correction:
         prior: Number of images that the reference counts for.
     """
 
-    kappa: float
-    reach: float | None
-    strength: float | None
-    window: int
-    prior: int
-
-    def __post_init__(self) -> None:
-        reach = 1.0 if self.reach is None else self.reach
-        if self.kappa <= 0 or reach <= 0 or self.window < 1 or self.prior < 0:
-            raise ReservoirError(
-                "alignment needs kappa > 0, reach > 0 (or None), window >= 1 and prior >= 0, got "
-                f"{self.kappa}, {self.reach}, {self.window} and {self.prior}"
-            )
-        if self.strength is not None and not 0 < self.strength <= 1:
-            raise ReservoirError(
-                f"alignment.strength must be in (0, 1], or None, got {self.strength}"
-            )
+    kappa: Positive
+    reach: Positive | None
+    strength: PositiveFraction | None
+    window: Count
+    prior: Natural
 
     def reach_of(self, domain: DomainMoments) -> float:
         """Return the depth at which the strength has fallen to 0."""

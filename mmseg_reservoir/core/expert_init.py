@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 from torch import Tensor
 
+from ..option_types import Registered
 from ..registry import register
 from .losses import information_loss
 from .reservoir import Reservoir, State
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 ExpertInit = Callable[[Reservoir, "AdaptationMethod", Tensor], tuple[Tensor, State]]
 """``(reservoir, method, inputs) -> (parameters, state)`` of the new expert."""
+
+InitOption = Annotated[str | Callable[..., Any], Registered("init")]
 
 _TOP = 3  # experts in the ensemble of ``from_top_experts``, as in the paper's appendix
 

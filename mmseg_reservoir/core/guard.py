@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import Count, Momentum, Positive
 from ..registry import register
 from .expert_health import ExpertHealth, ProbePair, entropy, histogram
 from .reservoir_part import ReservoirPart, State
@@ -108,19 +108,12 @@ class LabelGuard(Guard):
 
     def __init__(
         self,
-        every: int = 16,
-        momentum: float = 0.8,
-        margin: float | None = None,
-        least: float = 0.03,
-        waver: float = 0.05,
+        every: Count = 16,
+        momentum: Momentum = 0.8,
+        margin: Positive | None = None,
+        least: Positive = 0.03,
+        waver: Positive = 0.05,
     ) -> None:
-        if every < 1 or not 0 <= momentum < 1 or least <= 0 or waver <= 0:
-            raise ReservoirError(
-                "a guard needs every >= 1, momentum in [0, 1), least > 0 and waver > 0, got "
-                f"{every}, {momentum}, {least} and {waver}"
-            )
-        if margin is not None and margin <= 0:
-            raise ReservoirError(f"the margin of a guard must be above 0 nats, got {margin}")
         self.every = every
         self.momentum = momentum
         self.margin = margin

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError, refusing
-from ..registry import choose
+from ..registry import checked
 from .image_range import extremes
 from .model_lock import ModelLock
 from .outcome import Outcome
@@ -29,6 +29,7 @@ Check = Callable[[Tensor], None]
 _logger = logging.getLogger(__name__)
 
 
+@checked
 class AdaptationPipeline(ABC):
     """A stream of batches in, a stream of predictions out, adapting in between.
 
@@ -46,9 +47,7 @@ class AdaptationPipeline(ABC):
         """Held by a model that may be called from several threads; the pipeline takes no lock."""
         self.check: Check | None = None
         """Refuses the :func:`extremes` of inputs, before anything changes; None accepts all."""
-        self.predict_after = choose(
-            predict, {"before": False, "after": True}, "time of the prediction"
-        )
+        self.predict_after = predict == "after"
 
     @property
     def source(self) -> Tensor:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import NonNegative
 from ..registry import register
 from .reservoir_part import ReservoirPart, State, padded
 
@@ -41,9 +41,7 @@ class EvidencePooling(Pooling):
             single frame tells less than one of a large batch.
     """
 
-    def __init__(self, n0: float = 8000.0) -> None:
-        if not n0 >= 0:
-            raise ReservoirError(f"pooling: n0 must be 0 or more images, got {n0}")
+    def __init__(self, n0: NonNegative = 8000.0) -> None:
         self.n0 = n0
         self.images: list[int] = []
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..registry import choose, find, register
+from ..registry import find, register
 from .alignment import Alignment
 from .change import Change, read_flags
 from .expert_health import ProbePair
-from .expert_init import ExpertInit
+from .expert_init import InitOption
 from .guard import Guard
 from .outcome import Outcome
 from .pipeline import AdaptationPipeline, find_route
@@ -63,7 +63,7 @@ class ReservoirPipeline(AdaptationPipeline):
         method: AdaptationMethod,
         router: Router,
         encoder: Callable[[Tensor], Tensor] | None = None,
-        init: str | ExpertInit = "mi",
+        init: InitOption = "mi",
         predict: Literal["before", "after"] = "before",
         ensemble: bool = True,
         progressive: bool = False,
@@ -82,9 +82,8 @@ class ReservoirPipeline(AdaptationPipeline):
         self.pooling = pooling
         self.trigger = trigger
         self.alignment = alignment
-        self.learns_unfit = choose(unfit, {"learn": True, "predict": False}, "handling of unfit")
-        keeps = choose(source, {"adapt": False, "keep": True}, "handling of the source's domain")
-        self.keeps_source = keeps and not method.needs_every_batch
+        self.learns_unfit = unfit == "learn"
+        self.keeps_source = source == "keep" and not method.needs_every_batch
         if alignment is not None:
             method.forward = alignment.attach(method.space.model, method.forward)
         self._has_safeguards = guard is not None or pooling is not None

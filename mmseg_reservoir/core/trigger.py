@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import Count, Momentum, Positive
 from ..registry import register
 from .losses import entropy
 from .reservoir_part import ReservoirPart, State
@@ -105,9 +105,9 @@ class EveryTrigger(Trigger):
         n: 1 adapts to all.
     """
 
-    def __init__(self, n: int = 2) -> None:
+    def __init__(self, n: Count = 2) -> None:
         super().__init__()
-        self.n = _at_least_one("every", n=n)
+        self.n = n
 
     def wants(self, record: Record) -> bool:
         return record.resting >= self.n - 1
@@ -122,10 +122,10 @@ class FirstVisitTrigger(Trigger):
         batches: At least as many batches are adapted to, in whichever stay they come.
     """
 
-    def __init__(self, visits: int = 1, batches: int = 1) -> None:
+    def __init__(self, visits: Count = 1, batches: Count = 1) -> None:
         super().__init__()
-        self.visits = _at_least_one("first_visit", visits=visits)
-        self.batches = _at_least_one("first_visit", batches=batches)
+        self.visits = visits
+        self.batches = batches
 
     def wants(self, record: Record) -> bool:
         return record.visits <= self.visits or record.batches <= self.batches
@@ -155,16 +155,15 @@ class SettledTrigger(Trigger):
     """
 
     def __init__(
-        self, probe: int = 12, first: int = 16, threshold: float = 2.0, momentum: float = 0.8
+        self,
+        probe: Count = 12,
+        first: Count = 16,
+        threshold: Positive = 2.0,
+        momentum: Momentum = 0.8,
     ) -> None:
         super().__init__()
-        self.probe = _at_least_one("settled", probe=probe)
-        self.first = _at_least_one("settled", first=first)
-        if not (0 <= momentum < 1 and threshold > 0):
-            raise ReservoirError(
-                "the trigger 'settled' needs a momentum in [0, 1) and a threshold above 0, got "
-                f"{momentum} and {threshold}"
-            )
+        self.probe = probe
+        self.first = first
         self.momentum = momentum
         self.threshold = threshold
 
@@ -189,10 +188,3 @@ class SettledTrigger(Trigger):
         record.scatter += slow * (away**2 - record.scatter)
         record.usual += slow * (loss - record.usual)
         record.recent += fast * (loss - record.recent)
-
-
-def _at_least_one(trigger: str, **option: int) -> int:
-    ((name, value),) = option.items()
-    if value < 1:
-        raise ReservoirError(f"the trigger {trigger!r} needs {name} of at least 1, got {value}")
-    return value

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.lib.format import open_memmap
 
 from ..errors import ReservoirError
 from ..io.files import display_path
+from ..option_types import Count
+from ..registry import checked
 from .base import ArrayImages, DomainSet
 from .disk_layout import Array, Cell, Layout
 from .imagenet_c import CORRUPTIONS, EXTRA_CORRUPTIONS
@@ -56,6 +59,7 @@ LAYOUT_10 = _layout(10, "2535967")
 LAYOUT_100 = _layout(100, "3555552")
 
 
+@checked
 class CifarC(DomainSet):
     """CIFAR-10-C or CIFAR-100-C.
 
@@ -70,19 +74,16 @@ class CifarC(DomainSet):
     def __init__(
         self,
         root: str | Path,
-        classes: int = 10,
+        classes: Literal[10, 100] = 10,
         corruptions: Sequence[str] | None = None,
         severity: int = 5,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
-        _check_classes(classes)
         self.root = Path(root)
         self.classes = classes
         self.title = f"CIFAR-{classes}-C"
         names = CORRUPTIONS if corruptions is None else corruptions
         super().__init__(names, CORRUPTIONS + EXTRA_CORRUPTIONS, severity)
-        if limit is not None and limit < 1:
-            raise ReservoirError(f"limit must be 1 or more, got {limit}")
         self.limit = IMAGES if limit is None else limit
         self._remedy = f"see reservoir check cifar{classes}c {self.root}"
         self.labels = self._load("labels")
@@ -134,7 +135,8 @@ class CifarC(DomainSet):
             raise ReservoirError(f"{path} is damaged ({error}): {self._remedy}") from error
 
 
-def cifar(root: str | Path, classes: int = 10, train: bool = True) -> ArrayImages:
+@checked
+def cifar(root: str | Path, classes: Literal[10, 100] = 10, train: bool = True) -> ArrayImages:
     """Return CIFAR-10 or CIFAR-100 from the "binary version", which needs no pickle.
 
     Args:
@@ -143,7 +145,6 @@ def cifar(root: str | Path, classes: int = 10, train: bool = True) -> ArrayImage
         classes: 10 or 100.
         train: Whether to return the training images, or else those of the test.
     """
-    _check_classes(classes)
     if classes == 100:
         names = ["train.bin" if train else "test.bin"]
     else:
@@ -154,11 +155,6 @@ def cifar(root: str | Path, classes: int = 10, train: bool = True) -> ArrayImage
     records = np.concatenate(parts)
     pixels = records[:, head:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return ArrayImages(np.ascontiguousarray(pixels), records[:, head - 1])
-
-
-def _check_classes(classes: int) -> None:
-    if classes not in (10, 100):
-        raise ReservoirError(f"classes must be 10 or 100, got {classes}")
 
 
 def _records(path: Path, length: int, classes: int) -> np.ndarray:

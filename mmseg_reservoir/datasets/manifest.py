@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from ..io.files import digest
 
 
 def manifest_hash(
@@ -30,7 +31,7 @@ def manifest_hash(
         if contents is not None:
             parts.append(contents[path])
         lines.append("\t".join(parts) + "\n")
-    return hashlib.sha256("".join(sorted(lines)).encode("utf-8")).hexdigest()
+    return digest("".join(sorted(lines)))
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import numpy as np
 from PIL import Image
 
 from ..errors import ReservoirError
-from ..io.files import display_path
+from ..io.files import digest, display_path
+from ..registry import checked
 from .base import LabeledImages
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png")
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
+@checked
 @dataclass(frozen=True)
 class Preprocess:
     """Decode an image, resize it, and crop its center.
@@ -35,11 +36,7 @@ class Preprocess:
 
     resize: int | tuple[int, int] | None = None
     crop: int | None = None
-    filter: str = "bilinear"
-
-    def __post_init__(self) -> None:
-        if self.filter not in FILTERS:
-            raise ReservoirError(f"filter must be {' or '.join(FILTERS)}, got {self.filter!r}")
+    filter: Literal["bilinear", "bicubic"] = "bilinear"
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
         """Return an image ``(3, H, W)``, floats in [0, 1]; messages call it ``name``."""
@@ -109,11 +106,9 @@ class FileImages(LabeledImages):
 
     def manifest(self) -> str:
         """Return a hash that also covers names and sizes. A missing file counts as no size."""
-        digest = hashlib.sha256(super().manifest().encode())
-        for name in self.names:
-            path = self.root / name
-            digest.update(f"{name}\t{path.stat().st_size if path.is_file() else None}\n".encode())
-        return digest.hexdigest()
+        paths = [(name, self.root / name) for name in self.names]
+        sizes = [f"{n}\t{p.stat().st_size if p.is_file() else None}\n" for n, p in paths]
+        return digest("".join([super().manifest(), *sizes]))
 
 
 def image_folder(

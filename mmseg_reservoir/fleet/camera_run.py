@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..core.reservoir_pipeline import ReservoirPipeline
-from ..errors import ReservoirError, refusing
+from ..errors import refusing
 from ..io.state_files import TO_DO
+from ..option_types import Count
+from ..registry import checked
 from ..runs.generators import load_generators, save_generators
 from ..runs.identity import check_identity
 from ..runs.state_folder import StateFolder
@@ -51,6 +53,7 @@ class FootageOrder(Protocol):
         """Open it, with the experts of a folder; ``lines`` frames have been written before."""
 
 
+@checked
 @dataclass
 class CameraRun:
     """Goes through a stream, saves where it is, and exchanges experts on the way.
@@ -68,15 +71,10 @@ class CameraRun:
     folder: str | os.PathLike
     order: FootageOrder
     start_from: str | None = None
-    merge_every: int = 100
-    save_every: int = 50
+    merge_every: Count = 100
+    save_every: Count = 50
 
     def __post_init__(self) -> None:
-        if self.merge_every < 1 or self.save_every < 1:
-            raise ReservoirError(
-                "experts are merged, and states saved, every 1 or more images, got "
-                f"{self.merge_every} and {self.save_every}"
-            )
         self._states = StateFolder(Path(self.folder) / "state")
         self._position: dict[str, Any] = {
             "frames": 0,  # that it adapted to

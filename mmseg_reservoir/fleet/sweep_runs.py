@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 
 from ..config.config_files import find_config, read_config
 from ..errors import ReservoirError
-from ..io.files import write_text
+from ..io.files import digest, write_text
 
 _COMMAND = "sweep.json"
 _LAST_LINES = 15
@@ -113,7 +112,7 @@ def make_runs(
         if is_table and cfg.get("rows") and not methods:
             rows = ", ".join(cfg["rows"])
             raise ReservoirError(f"{path} is a table: choose rows of it, --method, of {rows}")
-        digest = hashlib.sha256(cfg.pretty_text.encode()).hexdigest()
+        checksum = digest(cfg.pretty_text)
         for method in methods if is_table and cfg.get("rows") else [None]:
             stem = f"{path.parent.name}/{path.stem}" + (f"_{method}" if method else "")
             row = [f"--method={method}"] if method else []
@@ -122,7 +121,9 @@ def make_runs(
                 own = (*row, f"--seed={seed}", *words)
                 verb = "classify" if is_table else "test"
                 place = str(path.resolve()), str(folder)
-                runs.append(SweepRun(f"{stem} seed {seed}", verb, *place, own, digest, os.getcwd()))
+                runs.append(
+                    SweepRun(f"{stem} seed {seed}", verb, *place, own, checksum, os.getcwd())
+                )
     folders = [run.work_dir for run in runs]
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:

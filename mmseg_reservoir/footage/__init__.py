@@ -1,6 +1,7 @@
 """Frames in, labels out: videos, folders, cameras, and the inferencer."""
 
 from .. import seg  # noqa: F401 (has to run before any import of mmseg)
-from .inferencer import FrameResult, ReservoirInferencer
+from .frame_source import FrameResult
+from .inferencer import ReservoirInferencer
 
 __all__ = ["FrameResult", "ReservoirInferencer"]

@@ -1,4 +1,4 @@
-"""The stream of one camera of a fleet, as ``reservoir adapt`` takes them."""
+"""The stream of one camera of a fleet, from the inputs of ``reservoir adapt``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .inferencer import ReservoirInferencer
 
 @dataclass(frozen=True)
 class InferencerOrder:
-    """How to open a stream, in whatever process.
+    """A stream of a camera that any process can open.
 
     Args:
-        source: What :func:`open_frames` opens.
-        folder: Where the results go.
-        model: Of the :class:`ReservoirInferencer`, and all its other options.
-        every: Take each so-many-th frame.
-        written: Options of the :class:`FrameWriter`.
+        source: Input of :func:`open_frames`.
+        folder: Folder of the results.
+        model: Model of the :class:`ReservoirInferencer`.
+        options: Its other options. Defaults to none.
+        every: Take every N-th frame. Defaults to 1.
+        written: Options of the :class:`FrameWriter`. Defaults to none.
     """
 
     source: str
@@ -43,13 +44,13 @@ class InferencerOrder:
                 "--cfg-options reservoir.preset=robust"
             )
         meta = {name: inferencer.dataset_meta[name] for name in ("classes", "palette")}
-        place = {"folder": self.folder, "name": frames.name, **meta}
-        writer = FrameWriter(**place, fps=frames.fps, lines=lines, **self.written)
+        options = {**meta, "fps": frames.fps, "lines": lines, **self.written}
+        writer = FrameWriter(self.folder, frames.name, **options)
         return InferencerFootage(inferencer, frames, writer)
 
 
 class InferencerFootage:
-    """A stream that is open: a ``Footage`` (``scale/camera_run.py``)."""
+    """An open stream: a ``Footage`` of ``fleet/camera_run.py``."""
 
     def __init__(
         self, inferencer: ReservoirInferencer, source: FrameSource, writer: FrameWriter
@@ -59,14 +60,14 @@ class InferencerFootage:
         self.about = {"options": inferencer.plan.options}
 
     def frames(self, start: int) -> Iterator[tuple[int, InputFrame]]:
-        """The frames from that position on; a camera goes on with what it sees now."""
+        """Return the frames from that position on; a camera continues with its current frame."""
         for frame in self.source.since(start):
             yield frame.index, frame
 
     def adapt(self, frame: InputFrame) -> None:
-        """Segment a frame while adapting, and write it."""
+        """Segment a frame, adapt to it, and write the results."""
         self.writer.write(self.inferencer.segment(frame), **self.source.losses())
 
     def close(self) -> None:
-        """Finish what is written."""
+        """Finish the files."""
         self.writer.close()

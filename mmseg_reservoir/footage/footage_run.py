@@ -1,48 +1,49 @@
-"""One stream from its first frame, or its last saved state, to its end: segmented and written."""
+"""Segment and write a stream, from its first frame or its last saved state to its end."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
+from ..live.worker import LiveFrame, StreamInfo
 from ..runs.generators import load_generators, save_generators
 from ..runs.identity import check_identity
 from ..runs.record import strict_json
 from ..runs.state_folder import StateFolder
 from ..runs.work_dir import locked
 from ..style.encoder import weight_digest
-from .frame_source import FrameSource
+from .frame_source import FrameResult, FrameSource
 from .frame_writer import STREAM, FrameWriter
-from .inferencer import FrameResult, ReservoirInferencer
+from .inferencer import ReservoirInferencer
 
 _KIND = "footage"
 
 
 class FootageRun:
-    """Segment, write and save the frames of a stream; a context that owns the folder.
+    """A stream that is segmented, written and saved; a context that locks its folder.
 
-    Iterating gives each result once it is written. A state is saved before the first frame, every
-    so many frames, and at the end; everything up to it is in finished files. A resumed run removes
-    the lines and videos written after its state and processes those frames again.
+    Iterating yields each result once it is written. A state is saved before the first frame, every
+    N frames, and at the end; all results up to it are in finished files. A resumed run removes the
+    lines and videos after its state and processes those frames again.
 
     Args:
         inferencer: Model and reservoir.
         frames: The stream.
-        folder: Folder of all results, made at the first frame. States go to its folder ``state``.
-        save_every: Frames between two states. Defaults to 300.
-        resume: Continue from the newest state in the folder. Defaults to False.
-        about: What must be the same when the run is resumed, as plain JSON values.
+        folder: Folder of all results, made at the first frame. States are in ``state`` below it.
+        save_every: Number of frames between two states. Defaults to 300.
+        resume: Whether to resume from the newest state in the folder. Defaults to False.
+        identity: Plain JSON values that must be equal when the run is resumed. Defaults to none.
         **written: Options of the :class:`FrameWriter`.
     """
 
     writer: FrameWriter
     complete = False
-    """Whether the stream has come to its end."""
+    """Whether the stream has ended."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class FootageRun:
         folder: str | os.PathLike,
         save_every: int = 300,
         resume: bool = False,
-        about: Mapping[str, Any] | None = None,
+        identity: Mapping[str, Any] | None = None,
         **written: Any,
     ) -> None:
         self.inferencer, self.frames, self.save_every = inferencer, frames, save_every
@@ -60,7 +61,7 @@ class FootageRun:
         self._resume, self._written = resume, written
         self._states = StateFolder(self.folder / "state")
         facts = {"stream": frames.name, "every": frames.every, "options": inferencer.plan.options}
-        identity = {**(about or {}), **facts, "weights": weight_digest(inferencer.model)}
+        identity = {**(identity or {}), **facts, "weights": weight_digest(inferencer.model)}
         self._header = {"kind": _KIND, "identity": json.loads(strict_json(identity))}
         self._position = {"frames": 0, "next": 0, "segments": 0}
         self._begun = False
@@ -68,8 +69,8 @@ class FootageRun:
 
     def __enter__(self) -> FootageRun:
         with self._open:
-            found = self._find() if self._resume else None
-            lines = {} if found is None else self._restore(*found)
+            saved = self._find() if self._resume else None
+            lines = {} if saved is None else self._restore(*saved)
             meta = self.inferencer.dataset_meta
             options = {"fps": self.frames.fps, **self._written, **lines}
             self.writer = FrameWriter(
@@ -86,7 +87,7 @@ class FootageRun:
         generators = save_generators()
         for frame in self.frames.since(self._position["next"]):
             result = self.inferencer.segment(frame)
-            if not self._begun:  # not before it is known that frames can be segmented
+            if not self._begun:  # only now that a frame could be segmented
                 self._open.enter_context(locked(self.folder))
                 self._begun = True
                 self._save({"pipeline": None, "generators": generators})
@@ -101,18 +102,18 @@ class FootageRun:
 
     @property
     def count(self) -> int:
-        """Frames that are written, including those of earlier processes."""
+        """Number of written frames, including those of earlier processes."""
         return self._position["frames"]
 
     def experts(self) -> list[int]:
-        """Return the expert of each frame that is written."""
+        """Return the expert of each written frame."""
         if not self.count:
             return []
         lines = (self.folder / STREAM).read_text(encoding="utf-8").splitlines()
         return [json.loads(line)["expert"] for line in lines]
 
     def save(self) -> None:
-        """Finish what is written; save the reservoir and the state to continue from."""
+        """Finish the files, and save the reservoir and the state."""
         if not self._begun:
             return
         self._position["segments"] = self.writer.finish_segment()
@@ -135,12 +136,12 @@ class FootageRun:
         if not self.folder.is_dir():
             return None  # killed before its first frame
         self._open.enter_context(locked(self.folder))
-        found = self._states.newest()
-        if found is None and (self.folder / STREAM).exists():
+        newest = self._states.newest()
+        if newest is None and (self.folder / STREAM).exists():
             raise ReservoirError(
                 f"{self.folder} holds a stream without a saved state: choose another --out"
             )
-        return found
+        return newest
 
     def _restore(self, path: Path, state: Any, header: Mapping[str, Any]) -> dict[str, int]:
         if header.get("kind") != _KIND:
@@ -153,3 +154,49 @@ class FootageRun:
         self._position = dict(state["position"])
         self._begun = True
         return {"lines": self.count, "segments": self._position["segments"]}
+
+
+class LiveFootage:
+    """A run as the live page shows it: a `LiveStream`.
+
+    Args:
+        run: The run.
+        results: Its results.
+    """
+
+    def __init__(self, run: FootageRun, results: Iterable[FrameResult]) -> None:
+        self.run, self.results = run, results
+        meta = run.inferencer.dataset_meta
+        classes = dict(zip(meta["classes"], meta["palette"], strict=False))
+        self.info = StreamInfo(run.frames.name, run.frames.total, classes)
+
+    def __iter__(self) -> Iterator[LiveFrame]:
+        return map(self._live_frame, self.results)
+
+    def _live_frame(self, frame: FrameResult) -> LiveFrame:
+        return LiveFrame(
+            frame.image,
+            self.run.writer.overlay(frame),
+            expert=frame.expert,
+            k=frame.k,
+            opened=frame.opened,
+            number=frame.index // self.run.frames.every + 1,
+            confidence=float(frame.confidence.mean()),
+            state=self.run.inferencer.expert_state(frame.expert),
+        )
+
+    def stop(self) -> None:
+        """End the stream after the current frame."""
+        self.run.frames.stop()
+
+    def pause(self, paused: bool) -> None:
+        """Stop or resume the adaptation."""
+        self.run.inferencer.freeze(paused)
+
+    def reset(self, expert: int) -> None:
+        """Reset an expert to the source."""
+        self.run.inferencer.reset(expert)
+
+    def save(self, folder: Path) -> None:
+        """Save the reservoir."""
+        self.run.inferencer.save(folder)

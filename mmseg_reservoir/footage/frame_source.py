@@ -1,4 +1,4 @@
-"""What a source of frames is."""
+"""Frames, the results for them, and where frames come from."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from ..core.outcome import Outcome
 from ..errors import ReservoirError
 
 _logger = logging.getLogger(__name__)
@@ -21,9 +23,9 @@ class InputFrame:
     """One frame of a stream.
 
     Args:
-        name: Without a suffix; in folders of folders with ``/``.
-        index: Its position in the input, from 0; frames that were left out count.
-        image: BGR, uint8, ``(H, W, 3)``.
+        name: Name without a suffix; subfolders are part of it.
+        index: Position in the input, from 0, counting frames that were left out.
+        image: BGR image, uint8, ``(H, W, 3)``.
     """
 
     name: str
@@ -31,38 +33,84 @@ class InputFrame:
     image: np.ndarray
 
 
-class FrameSource(ABC):
-    """Frames in their order. One that cannot be read is reported, skipped and counted.
+@dataclass(frozen=True)
+class FrameResult(InputFrame):
+    """A frame with its prediction, and a view of the `Outcome` of the pipeline.
 
     Args:
-        every: Take each so-many-th frame.
+        labels: Class of each pixel, ``(H, W)``, uint8, at the size of the frame.
+        confidence: Probability of that class, ``(H, W)``, float32.
+        outcome: Result of the pipeline, without logits.
+    """
+
+    labels: np.ndarray
+    confidence: np.ndarray
+    outcome: Outcome
+
+    @property
+    def expert(self) -> int:
+        """Index of the expert that predicted and adapted."""
+        return self.outcome.expert
+
+    @property
+    def k(self) -> int:
+        """Number of experts."""
+        return self.outcome.k
+
+    @property
+    def opened(self) -> bool:
+        """Whether this frame opened a domain."""
+        return self.outcome.opened
+
+    @property
+    def weight(self) -> float:
+        """Weight of the expert in the prediction."""
+        return self.outcome.weight
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of adaptation and prediction."""
+        return self.outcome.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the line of a stream stores of the frame."""
+        names = ("name", "index", "expert", "k", "opened", "weight", "seconds")
+        line = {name: getattr(self, name) for name in names}
+        return {**line, "mean_confidence": float(self.confidence.mean())}
+
+
+class FrameSource(ABC):
+    """A stream of frames. A frame that cannot be read is reported, skipped and counted.
+
+    Args:
+        every: Take every N-th frame. Defaults to 1.
     """
 
     name = "frames"
-    """What the stream is called in the names of files."""
+    """Name of the stream, in names of files."""
     total: int | None = None
-    """How many frames it has; None if that is not known."""
+    """Number of frames; None if it is unknown."""
     fps = 10.0
-    """Frames per second, for videos that are made of it."""
+    """Frames per second of videos of the stream."""
     is_live = False
-    """Whether what has passed cannot be had again."""
+    """Whether missed frames cannot be read again."""
 
     def __init__(self, every: int = 1) -> None:
         if every < 1:
             raise ReservoirError(f"every must be 1 (all frames) or more, got {every}")
         self.every = every
         self.broken = 0
-        """Frames that could not be read so far."""
+        """Number of frames that could not be read."""
         self.dropped = 0
-        """Frames that a camera took while nobody had time for them."""
+        """Number of frames of a camera that nobody had time for."""
         self.gaps = 0
-        """How often the connection to a network camera was lost and found again."""
+        """Number of times that a network camera was lost and connected again."""
         self.gap_seconds = 0.0
-        """Time without a connection, in all gaps."""
+        """Seconds without a connection, in all gaps."""
         self.stopping = threading.Event()
 
     def losses(self) -> dict[str, float]:
-        """Return what is missing from a live stream so far, for its record."""
+        """Return the losses of a live stream so far, for its record."""
         gaps = {"gaps": self.gaps, "gap_seconds": round(self.gap_seconds, 3)} if self.gaps else {}
         return {"dropped": self.dropped, **gaps}
 
@@ -70,7 +118,7 @@ class FrameSource(ABC):
     def __iter__(self) -> Iterator[InputFrame]: ...
 
     def stop(self) -> None:
-        """End the stream rather than wait for another frame; for any thread or signal handler."""
+        """End the stream; any thread or signal handler may call it."""
         self.stopping.set()
 
     def since(self, index: int) -> Iterator[InputFrame]:

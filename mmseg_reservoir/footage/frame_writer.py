@@ -1,4 +1,4 @@
-"""What is left of a stream on disk: overlays, labels to train on, confidences, one line a frame."""
+"""Write a stream to disk: overlays, labels to train on, confidences, one line per frame."""
 
 from __future__ import annotations
 
@@ -25,49 +25,49 @@ from ..seg.label_images import (
     write_image,
 )
 from ..seg.model_loading import is_cityscapes
-from .inferencer import FrameResult
+from .frame_source import FrameResult
 from .video_codec import check_codec, find_codec
 
 _logger = logging.getLogger(__name__)
 
 STREAM = "stream.jsonl"
 CONDITION = "footage"
-"""What ACDC's folders call the frames of a stream."""
+"""Condition of a stream in ACDC's folders."""
 
 _SUFFIXES = {
     "trainids": "_gt_labelTrainIds.png",
     "labelids": "_gt_labelIds.png",
-    "colours": "_gt_labelColor.png",
+    "colors": "_gt_labelColor.png",
 }
-"""ACDC's."""
+"""ACDC's suffixes."""
 
 
 class FrameWriter:
-    """Writes what is made of each frame at once, so that an end by force loses at most a segment.
+    """Writes the results of each frame at once, so that a killed run loses at most a segment.
 
-    - ``stream.jsonl``: a line per frame;
-    - ``overlay/segment_00000.mp4``, ...: labels over the images, so many frames each, with a key
-      (:func:`draw_key`), in a codec that browsers play where OpenCV has one. A segment
-      that is not finished is called ``.partial.mp4``; or ``overlay/{name}.png`` for each frame;
+    - ``stream.jsonl``: one line per frame
+    - ``overlay/segment_00000.mp4``, ...: frames with their labels and a key (:func:`draw_key`); an
+      unfinished file is ``.partial.mp4``. Or ``overlay/{name}.png`` for each frame
     - ``rgb_anon/footage/train/{stream}/{name}_rgb_anon.png`` and its labels below ``gt``, as in
-      ACDC: ``ACDCDataset(data_root=FOLDER, condition="footage")`` reads both;
-    - ``confidence/{name}.png``: 0 to 255 for 0 to 1.
+      ACDC: ``ACDCDataset(data_root=FOLDER, condition="footage")`` reads both
+    - ``confidence/{name}.png``: 0 to 255 for 0 to 1
 
     Args:
-        folder: Where all of that goes; one that holds another stream is refused.
-        name: That of the stream.
-        palette: RGB by class.
-        classes: Names of the classes, for the key; None for a key without classes.
-        fps: Of the video.
-        shown: Overlays as a ``"video"``, as ``"frames"``, or ``"none"``.
-        labels: Write labels as ``"trainids"`` (numbers of the model's classes), Cityscapes'
-            ``"labelids"`` (only for its classes) or ``"colours"``; None for none.
-        min_confidence: Labels less probable than this are 255 (black as colours).
-        confidence: Write maps of confidence, too.
-        segment: Frames of a video file.
-        lines: Continue a stream after so many of its lines; those after them are removed. None to
-            begin. Defaults to None.
-        segments: With ``lines``: video files to keep; those after them are removed. Defaults to 0.
+        folder: Folder of all results. A folder with another stream is refused.
+        name: Name of the stream.
+        palette: RGB color of each class.
+        classes: Names of the classes, for the key. Defaults to None, a key without classes.
+        fps: Frames per second of the video. Defaults to 10.
+        shown: Overlays as a ``"video"``, as ``"frames"``, or ``"none"``. Defaults to a video.
+        labels: Labels to write: ``"trainids"`` (numbers of the model's classes), ``"labelids"``
+            (only for Cityscapes' classes) or ``"colors"``. Defaults to None, no labels.
+        min_confidence: Labels with a smaller confidence are 255 (black as colors). Defaults to 0.
+        confidence: Whether to write maps of confidence. Defaults to False.
+        segment: Number of frames of a video file. Defaults to 300.
+        lines: Number of lines after which to continue a stream; later lines are removed. Defaults
+            to None, a new stream.
+        segments: With ``lines``: number of video files to keep; later ones are removed. Defaults
+            to 0.
         codec: Code of the video's codec, such as ``"mp4v"``. Defaults to one that browsers play.
     """
 
@@ -79,7 +79,7 @@ class FrameWriter:
         classes: Sequence[str] | None = None,
         fps: float = 10.0,
         shown: Literal["video", "frames", "none"] = "video",
-        labels: Literal["trainids", "labelids", "colours"] | None = None,
+        labels: Literal["trainids", "labelids", "colors"] | None = None,
         min_confidence: float = 0.0,
         confidence: bool = False,
         segment: int = 300,
@@ -98,13 +98,14 @@ class FrameWriter:
         if not 0 <= min_confidence <= 1:
             raise ReservoirError(f"min_confidence must lie in [0, 1], got {min_confidence}")
         if labels == "labelids" and not is_cityscapes({"classes": classes or ()}):
-            count = "unknown classes" if classes is None else f"{len(classes)} classes of its own"
+            count = "unknown classes" if classes is None else f"{len(classes)} other classes"
             raise ReservoirError(
                 f"labels='labelids' are Cityscapes' ids, and the model has {count}: write "
-                "'trainids' (--labels trainids), the numbers of the model's classes, or 'colours'"
+                "'trainids' (--labels trainids), the numbers of the model's classes, or 'colors'"
             )
         self.name, self.palette, self.classes = name, palette, classes
-        self.shown, self.labels, self.confidence = shown, labels, confidence
+        self.labels = "colors" if labels == "colours" else labels  # old name
+        self.shown, self.confidence = shown, confidence
         self.min_confidence = min_confidence
         self._video = VideoSegments(self.folder / "overlay", fps, segment, segments, codec)
         if lines is not None:
@@ -129,7 +130,7 @@ class FrameWriter:
             _logger.error("%s", second)  # the first error ends the run
 
     def write(self, frame: FrameResult, **more: Any) -> None:
-        """Write all that is asked for of a frame, its line last; ``more`` joins the line."""
+        """Write the files of a frame, and last its line, with ``more`` in it."""
         sure = self._sure_labels(frame)
         if self.shown != "none":
             picture, classes = self._draw(frame, sure), self.classes or ()
@@ -144,11 +145,11 @@ class FrameWriter:
             map = np.round(255 * frame.confidence).astype(np.uint8)
             write_image(self.folder / "confidence" / f"{frame.name}.png", map)
         self._write_line(
-            {**_told(frame), "below_confidence": float(np.mean(sure == NO_LABEL)), **more}
+            {**frame.to_json(), "below_confidence": float(np.mean(sure == NO_LABEL)), **more}
         )
 
     def overlay(self, frame: FrameResult) -> np.ndarray:
-        """Return a frame with its labels over it (BGR), that of the newest without drawing again.
+        """Return a frame with its labels in color (BGR); the newest frame is not drawn again.
 
         Labels below ``min_confidence`` are left out.
         """
@@ -167,14 +168,14 @@ class FrameWriter:
         kinds = {
             "trainids": lambda: labels,
             "labelids": lambda: to_label_ids(labels),
-            "colours": lambda: paint(labels, self.palette),
+            "colors": lambda: paint(labels, self.palette),
         }
-        place = Path(CONDITION) / "train" / self.name
+        folder = Path(CONDITION) / "train" / self.name
         stem = label_stem(frame.name)
         write_image(
-            self.folder / "gt" / place / f"{stem}{_SUFFIXES[self.labels]}", kinds[self.labels]()
+            self.folder / "gt" / folder / f"{stem}{_SUFFIXES[self.labels]}", kinds[self.labels]()
         )
-        write_image(self.folder / "rgb_anon" / place / f"{stem}_rgb_anon.png", frame.image)
+        write_image(self.folder / "rgb_anon" / folder / f"{stem}_rgb_anon.png", frame.image)
 
     def _write_line(self, line: Mapping[str, Any]) -> None:
         path = self.folder / STREAM
@@ -184,7 +185,7 @@ class FrameWriter:
         self._size = append_bytes(path, data, self._size, durable=False)
 
     def finish_segment(self) -> int:
-        """Finish the video file that is open; returns how many there are."""
+        """Finish the open video file, and return the number of files."""
         self._video.close()
         return self._video.number
 
@@ -194,15 +195,15 @@ class FrameWriter:
 
 
 class VideoSegments:
-    """A video in files of so many frames: a file gets its name once it is known to decode.
+    """A video in files of equal length; a file gets its name once all its frames decode.
 
-    A video file cannot be opened before it has been finished; of a long one, an end by force would
-    leave nothing. A frame of another size begins another file, too.
+    A video file can only be opened once it is finished, so a killed run would lose a long one.
+    Frames of another size start another file.
 
     Args:
-        folder: Where they go.
+        folder: Folder of the files.
         fps: Frames per second.
-        length: Frames of a file.
+        length: Number of frames of a file.
         number: Number of the first file. Defaults to 0.
         codec: Code of the codec. Defaults to one that browsers play (:func:`find_codec`).
     """
@@ -231,11 +232,7 @@ class VideoSegments:
         self._frames += 1
 
     def close(self) -> None:
-        """Finish the file that is open.
-
-        Raises:
-            ReservoirError: If it does not decode: OpenCV does not report a failed write.
-        """
+        """Finish the open file, and decode it, because OpenCV does not report a failed write."""
         if self._writer is None:
             return
         self._writer.release()
@@ -251,7 +248,7 @@ class VideoSegments:
         self.number += 1
 
     def remove_later(self) -> None:
-        """Remove the files from the next number on, of a run that is resumed."""
+        """Remove the files from the next number on, for a run that is resumed."""
         for path in self.folder.glob("segment_*.mp4"):
             if path.name >= self._path("").name:
                 path.unlink()
@@ -266,7 +263,7 @@ class VideoSegments:
         if not self._writer.isOpened():
             self._writer = None
             raise ReservoirError(
-                f"cannot write the video {path}: is the disk full? Else ask for frames instead "
+                f"cannot write the video {path}: is the disk full? Otherwise write frames "
                 "(--overlay frames)"
             )
         self._size, self._frames = size, 0
@@ -276,7 +273,7 @@ class VideoSegments:
 
 
 def count_frames(path: Path) -> int:
-    """Return how many frames of a video decode."""
+    """Return the number of frames of a video that decode."""
     capture, count = cv2.VideoCapture(str(path)), 0
     while capture.grab():
         count += 1
@@ -285,14 +282,7 @@ def count_frames(path: Path) -> int:
 
 
 def _keep_lines(path: Path, lines: int) -> None:
-    """Leave only the first lines of a file, if it is there."""
+    """Keep only the first lines of a file, if it exists."""
     if path.exists():
         kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
         write_text(path, "".join(kept))
-
-
-def _told(frame: FrameResult) -> dict[str, Any]:
-    """What a line says of a frame."""
-    arrays = ("image", "labels", "confidence")
-    plain = {name: value for name, value in vars(frame).items() if name not in arrays}
-    return {**plain, "mean_confidence": float(frame.confidence.mean())}

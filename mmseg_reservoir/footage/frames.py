@@ -22,7 +22,7 @@ from ..seg.source_images import IMAGE_SUFFIXES
 from .frame_source import FrameSource, InputFrame
 from .video_frames import CameraFrames, VideoFile, is_address, open_address
 
-_JPEG_END, _JPEG_TAIL = b"\xff\xd9", 4096  # some cameras append a few bytes of their own
+_JPEG_END, _JPEG_TAIL = b"\xff\xd9", 4096  # some cameras append a few bytes
 _KINDS = (
     "an image, a folder of images, a glob, a video file, the number of a camera, the address of a "
     "stream, an array, a PIL image, a tensor, or an iterable of them"
@@ -32,16 +32,15 @@ _KINDS = (
 class Pictures(FrameSource):
     """Image files or images in memory, one after the other.
 
-    Files of a list are named by their paths below ``root``, without suffixes unless two files
-    would get one name. Files of another iterable, which is not known in advance, and images in
-    memory are numbered.
+    Files of a list have the names of their paths below ``root``, without suffixes unless two files
+    would share a name. Files of other iterables, and images in memory, have numbers.
 
     Args:
         items: Paths, BGR arrays ``(H, W, 3)`` of uint8, PIL images, or RGB tensors ``(3, H, W)``
             (uint8, or floating point from 0 to 1).
-        every: Take each so-many-th frame.
-        root: Names of files are relative to it. Defaults to the deepest folder that all share.
-        name: That of the stream.
+        every: Take every N-th frame. Defaults to 1.
+        root: Folder to which names of files are relative. Defaults to the deepest common folder.
+        name: Name of the stream.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Pictures(FrameSource):
 
 
 class SeveralInputs(FrameSource):
-    """Inputs one after the other; the frames of each are named below the name of their input.
+    """Inputs one after the other; names of frames start with the name of their input.
 
     Args:
         sources: The inputs.
@@ -85,9 +84,9 @@ class SeveralInputs(FrameSource):
         self.total = None if None in totals else sum(filter(None, totals))
 
     def __iter__(self) -> Iterator[InputFrame]:
-        start, index, taken = 0, -1, set[str]()
+        start, index, used = 0, -1, set[str]()
         for source in self.sources:
-            folder = _unused(source.name, taken)
+            folder = _unused(source.name, used)
             for frame in source:
                 index = start + frame.index
                 self._count()
@@ -107,7 +106,7 @@ def open_frames(source: Any, every: int = 1) -> FrameSource:
             camera, or the address of a network stream (``rtsp://``, ``http://``, ...). A BGR
             array, a PIL image, an RGB tensor, or a batch of them. A list of any of these except
             cameras, or an iterable of images. Or a `FrameSource`.
-        every: Take each so-many-th frame.
+        every: Take every N-th frame. Defaults to 1.
     """
     if isinstance(source, FrameSource):
         return source
@@ -141,13 +140,13 @@ def is_image(path: str | os.PathLike) -> bool:
 
 def _open_path(path: Path, every: int) -> FrameSource:
     if path.is_dir():
-        images = _some(path.rglob("*"), f"the folder {path}")
+        images = _images(path.rglob("*"), f"the folder {path}")
         return Pictures(images, every, path, path.resolve().name)
     if path.is_file():
         return Pictures([path], every, name=path.stem) if is_image(path) else VideoFile(path, every)
     if glob.has_magic(str(path)):
-        found = glob.glob(str(path), recursive=True)
-        return Pictures(_some(map(Path, found), str(path)), every)
+        files = map(Path, glob.glob(str(path), recursive=True))
+        return Pictures(_images(files, str(path)), every)
     raise ReservoirError(f"there is no {path}: name {_KINDS}")
 
 
@@ -164,19 +163,16 @@ def _open_list(items: Sequence[Any], every: int) -> FrameSource:
     return SeveralInputs(sources)
 
 
-def _some(found: Iterable[Path], where: str) -> list[Path]:
+def _images(files: Iterable[Path], where: str) -> list[Path]:
     """Return the images among files, in their order."""
-    images = [path for path in found if is_image(path)]
+    images = [path for path in files if is_image(path)]
     if not images:
         raise ReservoirError(f"no image in {where} (looked for {', '.join(IMAGE_SUFFIXES)})")
     return natural_order(images)
 
 
 def _names_of(items: Sequence[Any], root: Path | None, name: str) -> list[str]:
-    """Return a name for every item of a list.
-
-    No two frames may share a name, as their labels would share a file.
-    """
+    """Return a different name for every item, because its labels go into a file of that name."""
     paths = [
         os.path.abspath(Path(item).expanduser()) if isinstance(item, (str, os.PathLike)) else None
         for item in items
@@ -192,32 +188,32 @@ def _names_of(items: Sequence[Any], root: Path | None, name: str) -> list[str]:
         for file, path in zip(files, paths, strict=True)
     ]
     count = Counter(map(label_stem, stems))
-    taken = {stem for stem in stems if count[label_stem(stem)] == 1}
+    used = {stem for stem in stems if count[label_stem(stem)] == 1}
     return [
-        stem if count[label_stem(stem)] == 1 else _unused(file, taken)
+        stem if count[label_stem(stem)] == 1 else _unused(file, used)
         for stem, file in zip(stems, files, strict=True)
     ]
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken yet, and take it."""
+def _unused(name: str, used: set[str]) -> str:
+    """Return a name that is not used, and add it."""
     number, free = 2, name
-    while free in taken:
+    while free in used:
         number, free = number + 1, f"{name}_{number}"
-    taken.add(free)
+    used.add(free)
     return free
 
 
 def _decode(path: Path) -> np.ndarray | None:
-    """The image as OpenCV, and so mmseg, reads it; None if it cannot be, not even in part."""
+    """Return the image as OpenCV and mmseg read it; None if it is not complete."""
     if not path.is_file():
         return None
     data = path.read_bytes()
     if path.suffix.lower() in (".jpg", ".jpeg") and _JPEG_END not in data[-_JPEG_TAIL:]:
-        return None  # OpenCV would fill up with grey what is missing
+        return None  # OpenCV would fill the missing part with gray
     try:
         return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
-    except cv2.error:  # its header promises more pixels than OpenCV takes
+    except cv2.error:  # the header has more pixels than OpenCV accepts
         return None
 
 

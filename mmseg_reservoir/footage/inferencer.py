@@ -1,10 +1,11 @@
-"""Segmentation of one's own frames by a call, adapting on the way."""
+"""Segment your frames by a call, and adapt to them."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mmengine.dataset import pseudo_collate
 
 from ..config.builder import SEGMENTATION
 from ..config.config_files import merge_options, warm_start
+from ..core.outcome import NO_PREDICTION
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError
 from ..registry import suggest
@@ -27,8 +29,7 @@ from ..seg.segmentor import AdaptiveSegmentor
 from ..seg.source_images import workplace_of
 from ..snapshot import load_reservoir, read_folder, save_reservoir
 from ..style.shipped_styles import misfit, with_cityscapes_styles
-from .frame_result import FrameResult
-from .frame_source import InputFrame
+from .frame_source import FrameResult, InputFrame
 from .frames import open_frames
 
 _logger = logging.getLogger(__name__)
@@ -37,11 +38,10 @@ DEFAULTS = {
     "method": {"type": "tent", "optimizer": dict(SEGMENTATION.optimizer)},
     "reservoir": {"preset": "robust"},
 }
-"""How a config adapts that says nothing of it."""
-
+"""Adaptation of a config that has none."""
 
 _LARGE = 4
-"""Times the pixels of a training crop; usual models of Cityscapes see up to 4 times as many."""
+"""Largest usual size of a frame, in training crops: models of Cityscapes see up to four."""
 
 
 class ReservoirInferencer:
@@ -54,25 +54,27 @@ class ReservoirInferencer:
             print(frame.name, frame.expert, frame.k, frame.labels.shape)
         inferencer.save("drive_reservoir")
 
-    It may be called from several threads: frames are prepared side by side, and the model segments
-    one at a time. The methods that change or save it wait for the frame under way.
+    Several threads may call it: frames are prepared side by side, and the model segments one at a
+    time. The methods that change or save it wait for the current frame.
 
     Args:
-        model: A config or its file, the name of a config that comes with us, or a name in mmseg's
-            model zoo: any segmentor that gives logits per pixel.
-        weights: Of the model; None for those of the zoo, which are downloaded at first use, or
-            ``load_from`` of the config.
-        start_from: A folder that :meth:`save` wrote: go on with its experts.
-        adapt: False predicts only: with the experts of ``start_from``, else with the model alone.
-        size: Width and height that the model sees instead of what its test pipeline says. Labels
-            have the size of the frame either way.
-        seed: Of everything random in the method and the router.
-        device: None for a GPU, if there is one.
+        model: A config or its file, the name of a bundled config, or a name in mmseg's model zoo.
+            The model must return logits per pixel.
+        weights: Weights of the model. Defaults to those of the zoo, which are downloaded at first
+            use, or ``load_from`` of the config.
+        start_from: Folder of :meth:`save`, to continue with its experts. Defaults to None.
+        adapt: False only predicts, with the experts of ``start_from`` or without experts. Defaults
+            to True.
+        size: Width and height of the model's input, in pixels. Defaults to those of the test
+            pipeline. Labels have the size of the frame.
+        seed: Seed of the method and the router. Defaults to 0.
+        device: Device of the model. Defaults to a GPU if there is one.
         cfg_options: Changes of the config by dotted keys, such as ``{"reservoir.k_max": 8}``.
-        **adaptation: ``method``, ``params``, ``statistics``, ``reservoir`` and ``source_images``
-            as in a config, in whose place they are taken. Where the config has no method either:
-            TENT with the preset ``robust``. Without source images, a model with Cityscapes'
-            classes is calibrated by the styles of Cityscapes that come with us.
+            Defaults to none.
+        **adaptation: ``method``, ``params``, ``statistics``, ``reservoir`` and ``source_images``,
+            which replace those of the config. A config without a method gets TENT with the preset
+            ``robust``. A model with Cityscapes' classes and without source images is calibrated by
+            the bundled styles of Cityscapes.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class ReservoirInferencer:
         merge_options(self.cfg, cfg_options or {}, (*CONFIG_KEYS, "source_images"))
         if start_from is not None:
             self._continue(start_from, frozen=not adapt)
-        self.plan = make_plan(self.cfg, seed)  # what is wrong shows before weights are read
+        self.plan = make_plan(self.cfg, seed)  # reports mistakes before weights are read
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         segmentor = load_model(self.cfg, file, device)
         self.dataset_meta: dict[str, Any] = segmentor.dataset_meta
@@ -105,9 +107,9 @@ class ReservoirInferencer:
         if self._by_shipped_styles:
             self._take_shipped_styles()
         _logger.info(self.plan.describe())
-        place = workplace_of(self.cfg, segmentor)
-        pipeline = self.plan.assemble(place)
-        self.plan.calibrate(pipeline, place)
+        context = workplace_of(self.cfg, segmentor)
+        pipeline = self.plan.assemble(context)
+        self.plan.calibrate(pipeline, context)
         self.model = AdaptiveSegmentor(segmentor, pipeline).eval()
         self.model.frozen = not adapt
         self._size_is_chosen = size is not None
@@ -118,22 +120,21 @@ class ReservoirInferencer:
     def _steps(self) -> list[dict]:
         return self.cfg.test_dataloader.dataset.pipeline
 
-    def _choose_adaptation(self, given: dict[str, Any], plain: bool) -> None:
+    def _choose_adaptation(self, adaptation: dict[str, Any], plain: bool) -> None:
         valid = (*CONFIG_KEYS, "source_images")
-        for name in given:
+        for name in adaptation:
             if name not in valid:
                 raise ReservoirError(
                     f"ReservoirInferencer has no option {name!r}{suggest(name, valid)}"
                 )
         if plain:
-            given = dict.fromkeys((*CONFIG_KEYS, "source_images")) | {"method": "source"}
+            adaptation = dict.fromkeys(valid) | {"method": "source"}
         elif self.cfg.get("method") is None:
-            given = {**DEFAULTS, **given}
-        for name, value in given.items():
-            self.cfg[name] = value
+            adaptation = {**DEFAULTS, **adaptation}
+        self.cfg.update(adaptation)
 
     def _continue(self, folder: str | os.PathLike, frozen: bool) -> None:
-        """Begin with a saved reservoir, and look at styles in the size that it did."""
+        """Start from a saved reservoir, with its size for styles."""
         reservoir = warm_start(self.cfg.get("reservoir"), str(folder), frozen)
         saved = read_folder(folder).identity["style"]
         if isinstance(saved, Mapping) and "size" in saved:
@@ -141,12 +142,12 @@ class ReservoirInferencer:
         self.cfg.reservoir = reservoir
 
     def _take_shipped_styles(self) -> None:
-        """Let the styles of Cityscapes stand for source images, of a model that learned them."""
+        """Calibrate a model of Cityscapes by the bundled styles."""
         classes = self.dataset_meta["classes"]
         if not is_cityscapes(self.dataset_meta):
             raise ReservoirError(
-                f"the model has {len(classes)} classes that are not Cityscapes', so the styles "
-                "that come with us are not those of its source: give "
+                f"the model has {len(classes)} classes that are not Cityscapes', so the bundled "
+                "styles are not those of its source: give "
                 "source_images=dict(data_root=FOLDER) (--source-images FOLDER) with images that "
                 "it was trained on"
             )
@@ -156,13 +157,13 @@ class ReservoirInferencer:
         self.plan.replace(reservoir=self.cfg.reservoir)
 
     def __call__(self, inputs: Any, every: int = 1) -> Iterator[FrameResult]:
-        """Segment frames in their order, and adapt to each of them.
+        """Segment frames one after the other, and adapt to each.
 
         Args:
-            inputs: What :func:`open_frames` opens: an image, a folder, a glob, a video file, the
+            inputs: Input of :func:`open_frames`: an image, a folder, a glob, a video file, the
                 number of a camera, the address of a network stream, a BGR array, a PIL image, an
                 RGB tensor, a list of them, or an iterable of images.
-            every: Take each so-many-th frame.
+            every: Take every N-th frame. Defaults to 1.
         """
         for frame in open_frames(inputs, every):
             yield self.segment(frame)
@@ -176,16 +177,10 @@ class ReservoirInferencer:
         sample = self.model.test_step(data)[0]
         confidence = sample.seg_logits.data.float().softmax(dim=0).amax(dim=0)
         return FrameResult(
-            name=frame.name,
-            index=frame.index,
-            image=frame.image,
+            **vars(frame),
             labels=sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8),
             confidence=confidence.cpu().numpy(),
-            expert=sample.outcome.expert,
-            k=sample.outcome.k,
-            opened=sample.outcome.opened,
-            weight=sample.outcome.weight,
-            seconds=sample.outcome.seconds,
+            outcome=replace(sample.outcome, logits=NO_PREDICTION),
         )
 
     def _transformed(self, frame: InputFrame) -> dict[str, Any]:
@@ -195,14 +190,14 @@ class ReservoirInferencer:
         return pseudo_collate([data])
 
     def _check(self, frame: InputFrame, inputs: torch.Tensor) -> None:
-        """At the first frame: can this model be adapted to frames of this size?"""
+        """Check at the first frame that this model can adapt to frames of this size."""
         if self._by_shipped_styles:
             for height, width in (frame.image.shape[:2], tuple(inputs.shape[-2:])):
                 problem = misfit(height, width)
                 if problem:
                     raise ReservoirError(
-                        f"frames of {width}x{height} are {problem}, so the styles of Cityscapes "
-                        "that come with us cannot be compared with theirs: give "
+                        f"frames of {width}x{height} are {problem}, so the bundled styles of "
+                        "Cityscapes cannot be compared with theirs: give "
                         "source_images=dict(data_root=FOLDER) (--source-images FOLDER)"
                     )
         self._warn_of_large(frame, inputs)
@@ -211,7 +206,7 @@ class ReservoirInferencer:
         self._is_checked = True
 
     def _warn_of_large(self, frame: InputFrame, inputs: torch.Tensor) -> None:
-        """Report frames that take a model minutes each, before the first one does."""
+        """Warn of frames that take minutes each, before the first one."""
         trained = _trained_size(self.cfg)
         if trained is None or self._size_is_chosen:
             return
@@ -228,38 +223,38 @@ class ReservoirInferencer:
         )
 
     def freeze(self, frozen: bool = True) -> ReservoirInferencer:
-        """Stop adapting (or go on); frames are still routed to the experts that there are."""
+        """Stop or resume the adaptation; frames are still routed to the existing experts."""
         with self.model.pipeline.lock:
             self.model.frozen = frozen
         return self
 
     def reset(self, expert: int) -> ReservoirInferencer:
-        """Let an expert begin anew, from the source."""
+        """Reset an expert to the source."""
         with self.model.pipeline.lock:
             self.model.pipeline.reset_expert(expert)
         return self
 
     def expert_state(self, expert: int) -> dict[str, Any]:
-        """Return what guard and alignment know of an expert (see the pipeline's method)."""
+        """Return the state of an expert (see `AdaptationPipeline.expert_state`)."""
         return self.model.pipeline.expert_state(expert)
 
     @property
     def has_reservoir(self) -> bool:
-        """Whether there are experts that could be saved."""
+        """Whether there are experts to save."""
         return isinstance(self.model.pipeline, ReservoirPipeline)
 
     def save(self, folder: str | os.PathLike) -> Path:
-        """Write the experts, and what recognises their domains, into a folder."""
+        """Write the experts and the state of their domains to a folder."""
         return save_reservoir(self.model.pipeline, folder, {"options": self.plan.options})
 
     def load(self, folder: str | os.PathLike) -> ReservoirInferencer:
-        """Go on with the experts of a folder that :meth:`save` wrote."""
+        """Continue with the experts in a folder of :meth:`save`."""
         load_reservoir(self.model.pipeline, folder)
         return self
 
 
 def _trained_size(cfg: Config) -> tuple[int, int] | None:
-    """Return height and width of the crops that a model was trained on, if its config has them."""
+    """Return height and width of a model's training crops, if its config has them."""
     size = cfg.model.get("data_preprocessor", {}).get("size") or cfg.get("crop_size")
     # A model with slide inference sees its crops one by one.
     if size is None or (cfg.model.get("test_cfg") or {}).get("mode") == "slide":
@@ -268,12 +263,12 @@ def _trained_size(cfg: Config) -> tuple[int, int] | None:
 
 
 def _after_loading(steps: list[dict]) -> list[dict]:
-    """What a test pipeline does with an image that is there."""
+    """Return the steps of a test pipeline after loading."""
     return [s for s in without_labels(steps) if not str(s["type"]).startswith("LoadImage")]
 
 
 def _resized(steps: list[dict], size: tuple[int, int]) -> list[dict]:
-    """A test pipeline that resizes images to a width and a height, and not otherwise."""
+    """Return a test pipeline that resizes images only to this width and height."""
     if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
         raise ReservoirError(f"size must be (width, height) in pixels, got {size!r}")
     resize = dict(type="Resize", scale=tuple(size), keep_ratio=False)

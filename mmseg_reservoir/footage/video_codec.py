@@ -1,4 +1,4 @@
-"""Which codec this build of OpenCV can write a video in."""
+"""Codecs in which this build of OpenCV can write a video."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..errors import ReservoirError
 _logger = logging.getLogger(__name__)
 
 BROWSER_CODECS = ("vp09", "avc1")
-"""VP9 and H.264. The first comes first as a build without H.264 prints lines when it is tried."""
+"""VP9 and H.264. VP9 is first because a build without H.264 prints lines when that is tried."""
 PLAIN_CODEC = "mp4v"
-"""MPEG-4 part 2: quick to write, in every build, shown by players and not by browsers."""
+"""MPEG-4 part 2: fast and in every build, shown by players but not by browsers."""
 
 
 @cache
 def find_codec() -> str:
-    """Return the code of a codec that browsers play, else `PLAIN_CODEC` and say so."""
+    """Return the code of a codec that browsers play, otherwise `PLAIN_CODEC` with a warning."""
     for code in BROWSER_CODECS:
         if can_write(code):
             return code
@@ -36,7 +36,7 @@ def check_codec(code: str) -> None:
     """Refuse a codec that this build cannot write."""
     if len(code) != 4 or not can_write(code):
         raise ReservoirError(
-            f"this OpenCV cannot write .mp4 with the codec {code!r}: leave out --codec, or take "
+            f"this OpenCV cannot write .mp4 with the codec {code!r}: leave out --codec, or use "
             f"{PLAIN_CODEC}"
         )
 

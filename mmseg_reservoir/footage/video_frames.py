@@ -24,11 +24,11 @@ _TIMEOUTS = (cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 10_000, cv2.CAP_PROP_READ_TIMEOUT_M
 
 
 class VideoFile(FrameSource):
-    """The frames of a video, called ``{video}_{number}``.
+    """The frames of a video, with the names ``{video}_{number}``.
 
     Args:
-        path: A file, or its address in the network.
-        every: Take each so-many-th frame.
+        path: A file, or its network address.
+        every: Take every N-th frame. Defaults to 1.
     """
 
     def __init__(self, path: Path | str, every: int = 1) -> None:
@@ -37,7 +37,7 @@ class VideoFile(FrameSource):
         self.name = path.stem if isinstance(path, Path) else address_name(path)
         self._location = str(path)
         capture = self._open()
-        self._count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))  # some tell -1 or 0
+        self._count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))  # some files have -1 or 0
         self.total = len(range(0, self._count, every)) or None
         self.fps = (capture.get(cv2.CAP_PROP_FPS) or self.fps) / every
         capture.release()
@@ -75,7 +75,7 @@ class VideoFile(FrameSource):
 
 
 class CameraFrames(FrameSource):
-    """The newest frame of a camera, again and again; those that came meanwhile are dropped."""
+    """The newest frame of a camera each time; older frames are dropped."""
 
     is_live = True
 
@@ -108,16 +108,17 @@ class CameraFrames(FrameSource):
 
 
 class NetworkCamera(CameraFrames):
-    """The newest frame of a network stream, which is connected to again when it breaks.
+    """The newest frame of a network stream; a lost connection is opened again.
 
     The time without frames is counted in ``gaps`` and ``gap_seconds``.
 
     Args:
-        address: Of the stream. A password in it appears in no message and no name.
-        every: Take each so-many-th frame.
-        first_wait: Seconds before the first attempt to connect again; doubled after each.
-        longest_wait: Seconds between two attempts, at most.
-        patience: Seconds without a frame after which the stream ends.
+        address: Address of the stream. No message or name shows its password.
+        every: Take every N-th frame. Defaults to 1.
+        first_wait: Seconds before the first attempt to connect again, doubled after each attempt.
+            Defaults to 1.
+        longest_wait: Largest number of seconds between two attempts. Defaults to 30.
+        patience: Seconds without a frame after which the stream ends. Defaults to 600.
     """
 
     def __init__(
@@ -134,10 +135,10 @@ class NetworkCamera(CameraFrames):
         self._closing = threading.Event()
         self._capture: cv2.VideoCapture | None = None
 
-    # What `_Newest` wants of a capture, all from its thread.
+    # The interface of a capture, for `_Newest` and its thread.
 
     def read(self) -> tuple[bool, np.ndarray | None]:
-        """Read a frame, from a new connection where the old one is lost."""
+        """Read a frame, from a new connection if the old one is lost."""
         is_there, image = self._read_once()
         if is_there or self._closing.is_set():
             return is_there, image
@@ -180,7 +181,7 @@ class NetworkCamera(CameraFrames):
 
 
 class _Newest:
-    """Reads a capture in a thread of its own and keeps only the newest frame."""
+    """Reads a capture in a separate thread and keeps only the newest frame."""
 
     def __init__(self, capture: Any) -> None:
         self.dropped = 0
@@ -203,7 +204,7 @@ class _Newest:
                 self._changed.notify_all()
 
     def take(self, stopping: threading.Event) -> np.ndarray | None:
-        """Return the newest frame, once; None when the camera has ended, or is to stop."""
+        """Return the newest frame, once; None when the camera has ended or has to stop."""
         with self._changed:
             while not self._changed.wait_for(lambda: self._image is not None or self._ended, 0.2):
                 if stopping.is_set():
@@ -212,19 +213,19 @@ class _Newest:
             return image
 
     def stop(self) -> None:
-        """Let go of the camera."""
+        """Release the camera."""
         self._ended = True
         self._thread.join()
         self._capture.release()
 
 
 def is_address(source: Any) -> bool:
-    """Return whether an input is an address in the network."""
+    """Return whether an input is a network address."""
     return isinstance(source, str) and _ADDRESS.match(source) is not None
 
 
 def open_address(address: str, every: int = 1) -> FrameSource:
-    """Return the frames of a video in the network, or of a stream that has no end."""
+    """Return the frames of a video at a network address, or of a stream without an end."""
     capture = _open_capture(address)
     if not capture.isOpened():
         raise ReservoirError(_not_opened(address))

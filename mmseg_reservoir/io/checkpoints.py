@@ -1,7 +1,7 @@
-"""Checkpoints: weights are read safely and written whole.
+"""Checkpoints: read weights safely, and write all of a file or nothing.
 
-A pickle can run any code while it is read, so nothing here ever reads one without torch's
-allow-list (``weights_only=True``); there is no unsafe fallback.
+A pickle can run any code while it is read. So every pickle is read with torch's allow-list
+(``weights_only=True``); there is no unsafe fallback.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from torch import Tensor
 from ..errors import ReservoirError
 from .files import atomic_write, read_tensors
 
-PLACES = ("state_dict", "model", "model_state_dict")
-"""Where in a checkpoint the weights may be, if it is not the weights itself."""
+CONTAINERS = ("state_dict", "model", "model_state_dict")
+"""Keys of the weights in a checkpoint that holds more than weights."""
 
 _SIGNATURES = (b"PK", b"\x80")  # torch's zip format, and its format before torch 1.6
 _DTYPES = (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_)
 
 
 def read_weights(path: str | os.PathLike) -> dict[str, Tensor]:
-    """The weights in a file, on the CPU: :func:`find_weights` of :func:`read_checkpoint`."""
+    """Return the weights in a file, on the CPU."""
     return find_weights(read_checkpoint(path), path)
 
 
 def read_checkpoint(path: str | os.PathLike, map_location: Any = "cpu") -> dict[str, Any]:
-    """What was saved in a ``.pth`` or ``.pt`` file; ``{"state_dict": ...}`` of ``.safetensors``.
+    """Return the content of a checkpoint file; of ``.safetensors``, ``{"state_dict": ...}``.
 
-    The ``map_location`` is that of :func:`torch.load`. Of a ``.safetensors`` file, which saves no
-    devices that a callable or a dictionary could remap, only a device is heeded.
+    Args:
+        path: The file.
+        map_location: As for :func:`torch.load`. A ``.safetensors`` file only supports a device.
+            Defaults to the CPU.
 
     Raises:
-        ReservoirError: If the file is missing, is no checkpoint, is damaged, or holds Python
-            objects that are not on the allow-list.
+        ReservoirError: If the file is missing, damaged or no checkpoint, or holds Python objects
+            that are not on the allow-list.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -59,7 +61,7 @@ def read_checkpoint(path: str | os.PathLike, map_location: Any = "cpu") -> dict[
 
 
 def write_checkpoint(path: str | os.PathLike, content: Mapping[str, Any]) -> Path:
-    """Write a ``.pth`` file, all of it or nothing."""
+    """Write all of a ``.pth`` file or nothing."""
 
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
@@ -75,26 +77,27 @@ def write_checkpoint(path: str | os.PathLike, content: Mapping[str, Any]) -> Pat
 def find_weights(
     checkpoint: Mapping[str, Any], where: str | os.PathLike = "the checkpoint"
 ) -> dict[str, Tensor]:
-    """The tensors of a checkpoint: those in one of `PLACES`, or its own.
+    """Return the tensors of a checkpoint, from one of `CONTAINERS` or from itself.
 
-    The message names ``where`` it was read from.
+    Args:
+        checkpoint: Content of a file.
+        where: Its file, for the error.
     """
-    inside = (checkpoint.get(place) for place in PLACES)
+    inside = (checkpoint.get(name) for name in CONTAINERS)
     state = next((part for part in inside if isinstance(part, Mapping)), checkpoint)
     weights = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     if not weights:
         raise ReservoirError(
-            f"{where} holds no weights, neither itself nor under {', '.join(PLACES)}: "
+            f"{where} holds no weights, neither itself nor under {', '.join(CONTAINERS)}: "
             'use a file that was saved as {"state_dict": model.state_dict()}'
         )
     return weights
 
 
 def allow_mmengine_checkpoints() -> None:
-    """Put what MMEngine's message hub stores on torch's allow-list: logged scalars as numpy.
+    """Add the scalars that MMEngine's message hub stores to torch's allow-list.
 
-    Needs MMEngine and torch 2.6; without them such checkpoints stay unreadable, weights alone do
-    not.
+    This needs MMEngine and torch 2.6. Files with nothing but weights are readable without it.
     """
     if torch.torch_version.TorchVersion(torch.__version__) < (2, 6):
         return
@@ -115,9 +118,9 @@ def allow_mmengine_checkpoints() -> None:
 
 
 def _history_statistic(owner: type, name: str) -> Any:
-    """Stand in for ``getattr``: pickled HistoryBuffers use it, but only for their statistics.
+    """Replace ``getattr``, which pickled HistoryBuffers use for their statistics.
 
-    The real one would hand a malicious file every attribute of every allowed class.
+    The real one would give a malicious file every attribute of every allowed class.
     """
     from mmengine.logging import HistoryBuffer
 
@@ -151,7 +154,7 @@ def _read_pickle(path: Path, map_location: Any) -> Any:
 
 
 def _summary(error: Exception) -> str:
-    """What happened, in one line and without torch's advice to load unsafely."""
-    cause = error.__context__ or error  # torch wraps the unpickler's own words in that advice
+    """Return the reason in one line, without torch's advice to load unsafely."""
+    cause = error.__context__ or error  # torch adds that advice to the unpickler's message
     line = (str(cause).strip() or type(cause).__name__).splitlines()[0]
     return line.split(" was not an allowed global")[0][:200].rstrip(".")

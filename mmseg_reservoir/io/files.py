@@ -1,4 +1,4 @@
-"""Files: where they lie, and how they are written whole and read safely."""
+"""Files: find them, write all of a file or nothing, read them safely, hash them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,34 +23,34 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def cache_folder() -> Path:
-    """The user's cache folder of this project."""
+    """Return the user's cache folder of this project."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "mmseg_reservoir"
 
 
 def shipped(name: str) -> Path:
-    """A file that comes with the project, ``checkpoints/...`` or ``configs/...``.
+    """Return a bundled file, ``checkpoints/...`` or ``configs/...``.
 
-    It lies in the package's ``.mim`` where that is installed from a wheel, as those of mmseg do,
-    and beside the package in a checkout.
+    It is in the package's ``.mim`` if that is installed from a wheel, as mmseg's files are, and
+    beside the package in a checkout.
     """
-    places = [_PACKAGE / ".mim" / name, _PACKAGE.parent / name]
-    for place in places:
-        if place.exists():
-            return place
+    paths = [_PACKAGE / ".mim" / name, _PACKAGE.parent / name]
+    for path in paths:
+        if path.exists():
+            return path
     raise ReservoirError(
-        f"{name} should have come with mmseg_reservoir, but is neither at {places[0]} nor at "
-        f"{places[1]}: install it again"
+        f"the bundled {name} is missing, neither at {paths[0]} nor at {paths[1]}: install "
+        "mmseg_reservoir again"
     )
 
 
 def display_path(path: str | os.PathLike) -> str:
-    """A path as a message names it: of a relative one, what it is relative to."""
+    """Return a path for a message; a relative one with its starting folder."""
     return str(path) if Path(path).is_absolute() else f"{path} (seen from {Path.cwd()})"
 
 
 def make_work_dir(path: str | os.PathLike) -> Path:
-    """Make a folder for results, and make sure that files can be written there."""
+    """Make a folder for results, and check that files can be written to it."""
     folder = Path(path).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,8 +65,8 @@ def make_work_dir(path: str | os.PathLike) -> Path:
 
 
 @contextmanager
-def changing(path: str | os.PathLike, verb: str = "write") -> Iterator[None]:
-    """Explain an error of the disk by the path that is being changed and a remedy."""
+def explain_disk_errors(path: str | os.PathLike, verb: str = "write") -> Iterator[None]:
+    """Turn an error of the disk into one that names the path and a remedy."""
     try:
         yield
     except WriteError:  # which names a path within this one
@@ -78,9 +78,9 @@ def changing(path: str | os.PathLike, verb: str = "write") -> Iterator[None]:
 
 
 def remedy(error: OSError) -> str:
-    """Return what a user can do about an error of the disk."""
-    what = _REMEDIES.get(error.errno or 0, "check the path and the disk")
-    return f"{what}, or choose another folder"
+    """Return how a user can fix an error of the disk."""
+    todo = _REMEDIES.get(error.errno or 0, "check the path and the disk")
+    return f"{todo}, or choose another folder"
 
 
 _REMEDIES = {
@@ -102,20 +102,20 @@ _REMEDIES = {
 def atomic_write(
     path: str | os.PathLike, write: Callable[[Path], object], durable: bool = True
 ) -> Path:
-    """Write a file such that a reader, or a crash, never sees a part of it; make its folder.
+    """Write all of a file or nothing, whatever a reader or a crash does; make its folder.
 
     Args:
         path: The file.
-        write: Writes to the path that it is given, which is not yet that of the file.
-        durable: Return when the file is on the disk, so that it survives a crash of the machine,
-            too. Switch it off for files of which a run writes many.
+        write: Writes to the path that it gets, a temporary one.
+        durable: Return when the file is on the disk, so that it survives a crash of the machine.
+            False is faster, for a run that writes many files. Defaults to True.
 
     Raises:
-        WriteError: If the disk is full, read-only or broken. What was there before is kept.
+        WriteError: If the disk is full, read-only or broken. The old file is kept.
     """
     path = Path(path).expanduser()
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with changing(path):
+    with explain_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             write(partial)
@@ -137,28 +137,28 @@ def atomic_write(
 
 
 def write_bytes(path: str | os.PathLike, data: bytes | memoryview, durable: bool = True) -> Path:
-    """Write a file of bytes, all of it or nothing."""
+    """Write all bytes of a file or nothing."""
     return atomic_write(path, lambda partial: partial.write_bytes(data), durable)
 
 
 def write_text(path: str | os.PathLike, text: str) -> Path:
-    """Write a text file, all of it or nothing."""
+    """Write all of a text file or nothing."""
     return write_bytes(path, text.encode("utf-8"))
 
 
 def write_figure(path: str | os.PathLike, figure: Figure, dpi: int) -> Path:
-    """Write a figure of Matplotlib in the format of the file's suffix, all of it or nothing."""
+    """Write a figure of Matplotlib in the format of the file's suffix."""
     kind = Path(path).suffix.removeprefix(".") or "png"
     return atomic_write(path, lambda partial: figure.savefig(partial, format=kind, dpi=dpi))
 
 
 def append_bytes(path: str | os.PathLike, data: bytes, size: int, durable: bool = True) -> int:
-    """Write after the first ``size`` bytes of a file, whose rest is cut off; return the new size.
+    """Keep the first ``size`` bytes of a file, write data after them, and return the new size.
 
-    A failure leaves these bytes alone, unless the disk refuses to cut off what it wrote.
+    A failure keeps these bytes, unless the disk refuses to truncate the file.
     """
     path = Path(path)
-    with changing(path):
+    with explain_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab", buffering=0) as file:
             size = min(size, file.seek(0, os.SEEK_END))
@@ -177,52 +177,54 @@ def append_bytes(path: str | os.PathLike, data: bytes, size: int, durable: bool 
 
 
 def replace_folder(folder: Path, new: Path) -> None:
-    """Put a folder in the place of another one, which is removed, or comes back if that fails."""
+    """Replace a folder by a new one; restore the old one if that fails."""
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    with changing(folder):
+    with explain_disk_errors(folder):
         if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)  # of a process that was killed
-            folder.rename(old)  # a folder that holds files cannot be replaced in one go
+            shutil.rmtree(old, ignore_errors=True)  # left by a killed process
+            folder.rename(old)  # a folder with files cannot be replaced in one step
         try:
             new.rename(folder)
         except BaseException:
             if old.exists():
-                with changing(folder, f"rename {old} to"):
+                with explain_disk_errors(folder, f"rename {old} to"):
                     old.rename(folder)
             raise
     shutil.rmtree(old, ignore_errors=True)
 
 
 def kept_folders(folder: Path) -> list[Path]:
-    """Return what :func:`replace_folder` left of a folder where it was killed."""
+    """Return the old copies of a folder that a killed :func:`replace_folder` left."""
     name = glob.escape(folder.name)
     return [] if folder.exists() else sorted(folder.parent.glob(f".{name}.*.old"))
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, if it is there."""
-    with changing(path, "remove"):
+    """Remove a file if it exists."""
+    with explain_disk_errors(path, "remove"):
         path.unlink(missing_ok=True)
 
 
 def write_tensors(
     path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> Path:
-    """Write a ``.safetensors`` file, all of it or nothing."""
+    """Write all of a ``.safetensors`` file or nothing."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # Not by save_file, whose files nobody but the user may read.
+    # Not by save_file: only the user could read its files.
     data = save(plain, dict(metadata) or None)
     return write_bytes(path, data)
 
 
 def read_tensors(
-    path: str | os.PathLike, mend: str = "get it, or make it, again"
+    path: str | os.PathLike, todo: str = "get it, or make it, again"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a ``.safetensors`` file.
+    """Return the tensors and the metadata of a ``.safetensors`` file.
 
-    The end of the message, ``mend``, tells what to do if it is damaged.
+    Args:
+        path: The file.
+        todo: How to fix a damaged file, for the error.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -233,14 +235,19 @@ def read_tensors(
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise ReservoirError(
-            f"{path} cannot be read as a .safetensors file ({error}): {mend}"
+            f"{path} cannot be read as a .safetensors file ({error}): {todo}"
         ) from error
 
 
+def digest(data: str | Iterable[bytes | memoryview]) -> str:
+    """Return the sha256 of a text, or of several pieces of data as if they were one."""
+    sha256 = hashlib.sha256()
+    for piece in [data.encode()] if isinstance(data, str) else data:
+        sha256.update(piece)
+    return sha256.hexdigest()
+
+
 def file_digest(path: str | os.PathLike) -> str:
-    """The sha256 of a file, which may be larger than memory."""
-    digest = hashlib.sha256()
+    """Return the sha256 of a file, which may be larger than memory."""
     with open(path, "rb") as file:  # hashlib.file_digest needs Python 3.11
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return digest(iter(lambda: file.read(1 << 20), b""))

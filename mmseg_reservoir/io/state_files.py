@@ -1,13 +1,12 @@
-"""Files of saved states: whole or refused, readable by anybody, never a pickle.
+"""Files of saved states: complete or refused, readable by other programs, never a pickle.
 
-A state is nested dicts, lists and tuples of tensors and plain values. It becomes one
-``.safetensors`` file: the tensors under plain names, and in the metadata, as strict JSON, the tree
-that refers to them. A sha256 over all bytes of the file tells whether one of them has changed.
+A state is nested dicts, lists and tuples of tensors and plain values. Its ``.safetensors`` file has
+the tensors under plain names, and in the metadata, as strict JSON, the tree that refers to them.
+A sha256 over all bytes shows whether the file is damaged.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -22,25 +21,25 @@ from torch import Tensor
 
 from .. import __version__
 from ..errors import ReservoirError
-from .files import atomic_write
+from .files import atomic_write, digest
 
 SCHEMA = 2
-"""To be raised when a state is arranged in another way: an older one is refused, not guessed at."""
+"""Raise it when the arrangement of states changes: older ones are refused."""
 
 _FORMAT = "mmseg_reservoir.state"
 _BLANK = "0" * 64
-"""Stands in the place of the digest while that is computed."""
+"""Replaces the digest while that is computed."""
 _DIGEST_KEY = b'"sha256":"'
-"""Before the digest. Within the texts of the metadata quotes are escaped: it stands there once."""
-TO_DO = "use the state before it (--resume PATH), or begin anew (--overwrite)"
+"""Precedes the digest. It occurs once, because quotes in texts of the metadata are escaped."""
+TO_DO = "use the state before it (--resume PATH), or start again (--overwrite)"
 
 
 class DamagedStateError(ReservoirError):
-    """A file that is not, or no longer, what was written; another one may be whole.
+    """A file that is damaged or no saved state. An older file may be complete.
 
     Args:
         path: The file.
-        what: What is wrong with it, as the rest of a sentence that begins with the path.
+        what: What is wrong, as the rest of a sentence that begins with the path.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -49,16 +48,15 @@ class DamagedStateError(ReservoirError):
 
 
 def write_state(path: str | os.PathLike, state: Any, header: Mapping[str, Any]) -> Path:
-    """Write a state, all of it or nothing.
+    """Write all of a state or nothing.
 
-    Tensors that share their memory still do when they are read; their devices and gradients are
-    not kept.
+    Tensors that share memory still do when they are read. Devices and gradients are not stored.
 
     Args:
         path: The file, ``.safetensors``.
         state: Nested dicts, lists and tuples of tensors, strings, numbers, booleans and None.
-            Any of these but lists and dicts may be a key.
-        header: What the state is of, as JSON values: to be looked at before it is used.
+            Keys may be any of these but lists and dicts.
+        header: Description of the state as JSON values, to check before it is used.
     """
     tensors = _Tensors()
     tree = _encode(state, (), tensors)
@@ -66,25 +64,25 @@ def write_state(path: str | os.PathLike, state: Any, header: Mapping[str, Any]) 
         texts = {"header": _strict(dict(header)), "tree": _strict(tree)}
     except (TypeError, ValueError) as error:
         raise ReservoirError(f"the header of a state must be plain JSON values: {error}") from error
-    about = {"format": _FORMAT, "schema": str(SCHEMA), "version": __version__, "sha256": _BLANK}
-    data = save(tensors.by_name, {**about, **texts})
-    digest = hashlib.sha256(data).hexdigest().encode()
-    place = data.index(_DIGEST_KEY + _BLANK.encode()) + len(_DIGEST_KEY)
+    fields = {"format": _FORMAT, "schema": str(SCHEMA), "version": __version__, "sha256": _BLANK}
+    data = save(tensors.by_name, {**fields, **texts})
+    checksum = digest([data]).encode()
+    start = data.index(_DIGEST_KEY + _BLANK.encode()) + len(_DIGEST_KEY)
 
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
             view = memoryview(data)  # which may be gigabytes: no second copy
-            file.writelines([view[:place], digest, view[place + len(digest) :]])
+            file.writelines([view[:start], checksum, view[start + len(checksum) :]])
 
     return atomic_write(path, write)
 
 
 def read_state(path: str | os.PathLike) -> tuple[Any, dict[str, Any]]:
-    """The state and the header of a file of :func:`write_state`, tensors on the CPU.
+    """Return the state and the header of a file of :func:`write_state`, tensors on the CPU.
 
     Raises:
-        DamagedStateError: If the file is damaged, or something else.
-        ReservoirError: If it is missing, or of another schema.
+        DamagedStateError: If the file is damaged or no saved state.
+        ReservoirError: If it is missing or has another schema.
     """
     path = Path(path).expanduser()
     try:
@@ -93,46 +91,43 @@ def read_state(path: str | os.PathLike) -> tuple[Any, dict[str, Any]]:
         raise ReservoirError(
             f"the state {path} cannot be read ({error.strerror}): check the path"
         ) from error
-    about = _read_about(path, data)
-    if about["schema"] != str(SCHEMA):
+    fields = _read_fields(path, data)
+    if fields["schema"] != str(SCHEMA):
         raise ReservoirError(
-            f"{path} was written by mmseg_reservoir {about.get('version')} with schema "
-            f"{about['schema']} of saved states, this version reads schema {SCHEMA}: go on with "
-            "the version that wrote it, or begin anew (--overwrite)"
+            f"{path} was written by mmseg_reservoir {fields.get('version')} with schema "
+            f"{fields['schema']} of saved states, this version reads schema {SCHEMA}: resume with "
+            "the version that wrote it, or start again (--overwrite)"
         )
     try:
         tensors = load(data)
-        tree, header = json.loads(about["tree"]), json.loads(about["header"])
+        tree, header = json.loads(fields["tree"]), json.loads(fields["header"])
         return _decode(tree, tensors), header
     except (SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
         what = f"is not arranged as a state ({type(error).__name__}: {error})"
         raise DamagedStateError(path, what) from error
 
 
-def _read_about(path: Path, data: bytes) -> dict[str, str]:
-    """The metadata, if the file is a state and each of its bytes is what was written."""
+def _read_fields(path: Path, data: bytes) -> dict[str, str]:
+    """Return the metadata of a state if its digest matches."""
     try:
         (length,) = struct.unpack_from("<Q", data)
-        start = data[8 : 8 + length]
-        about = json.loads(start)["__metadata__"]
-        kind, digest = about["format"], about["sha256"].encode("ascii")
-        place = start.index(_DIGEST_KEY + digest) + len(_DIGEST_KEY) + 8
-        about["schema"], about["tree"], about["header"]
+        head = data[8 : 8 + length]
+        fields = json.loads(head)["__metadata__"]
+        kind, checksum = fields["format"], fields["sha256"]
+        start = head.index(_DIGEST_KEY + checksum.encode("ascii")) + len(_DIGEST_KEY) + 8
+        fields["schema"], fields["tree"], fields["header"]
     except (ValueError, LookupError, TypeError, AttributeError, struct.error, RecursionError) as e:
         raise DamagedStateError(path, "is cut short, or not a saved state at all") from e
     if kind != _FORMAT:
         raise DamagedStateError(path, f"is of the format {kind!r}, not a saved state")
     view = memoryview(data)
-    found = hashlib.sha256(view[:place])
-    found.update(_BLANK.encode())
-    found.update(view[place + len(digest) :])
-    if found.hexdigest().encode() != digest:
+    if digest([view[:start], _BLANK.encode(), view[start + len(checksum) :]]) != checksum:
         raise DamagedStateError(path, "is damaged (its sha256 is not that of what was written)")
-    return about
+    return fields
 
 
 class _Tensors:
-    """Gathers tensors for a file: what is one piece of memory gets one name."""
+    """The tensors of a file by name; tensors in the same memory have one name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Tensor] = {}
@@ -140,8 +135,8 @@ class _Tensors:
         self._storages: set[int] = set()
 
     def name(self, tensor: Tensor, path: tuple) -> str:
-        """Take a tensor that stands at this path of the tree; returns its name."""
-        # Nothing is shared by tensors without elements, which all have the address 0.
+        """Add the tensor at this path of the tree, and return its name."""
+        # Tensors without elements share nothing, but all have the address 0.
         address = tensor.data_ptr() or id(tensor)
         memory = (address, tensor.dtype, tensor.device, tensor.shape, tensor.stride())
         if memory not in self._names:
@@ -158,7 +153,7 @@ class _Tensors:
 
 
 def _encode(value: Any, path: tuple, tensors: _Tensors) -> Any:
-    """As JSON: an object there is always one tag with what it marks."""
+    """Return a value as JSON, in which every object is one tag and its content."""
     kind = type(value)
     if isinstance(value, Tensor):
         return {"tensor": tensors.name(value, path)}

@@ -109,9 +109,9 @@
     }
     setTimeout(look, 300);
   };
-  const act = async (wish) => {
+  const act = async (request) => {
     const headers = { "Content-Type": "application/json", "X-Token": token };
-    const answer = await fetch("/act", { method: "POST", headers, body: JSON.stringify(wish) });
+    const answer = await fetch("/act", { method: "POST", headers, body: JSON.stringify(request) });
     const { error } = await answer.json();
     find("answer").textContent = error || "";
   };

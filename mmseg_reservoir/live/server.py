@@ -1,4 +1,4 @@
-"""The live page: a small ASGI app around a `StreamWorker`, for this machine alone."""
+"""The live page: a small ASGI app around a `StreamWorker`, for this machine only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..runs.stop_signals import StopSignals
 from .worker import LiveStream, StreamWorker
 
 HOST = "127.0.0.1"
-_print = partial(print, flush=True)  # or a pipe would get the address late
+_print = partial(print, flush=True)  # a pipe would get the address late without it
 _LARGEST_BODY = 1024
 _TYPES = {"live.html": "text/html", "live.css": "text/css", "live.js": "text/javascript"}
 _HEADERS = {
@@ -40,14 +40,14 @@ def open_port(port: int) -> socket.socket:
     """Reserve a port of this machine; 0 takes a free one.
 
     Raises:
-        ReservoirError: If the port is in use, not allowed, or no port.
+        ReservoirError: If the port is in use, not allowed or invalid.
     """
     listener = socket.socket()
     if os.name == "posix":  # elsewhere the option would let two programs share a port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen()  # a port is only shared by those who do not listen
+        listener.listen()  # sockets that do not listen could share the port
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or error
@@ -61,40 +61,42 @@ def serve(
     stream: LiveStream,
     port: int | socket.socket = 8000,
     save_to: str | Path = "reservoir",
-    say: Callable[[str], object] = _print,
+    print_line: Callable[[str], object] = _print,
 ) -> None:
     """Run a stream and show it at ``http://127.0.0.1:port`` until Ctrl-C or SIGTERM.
 
     The page stays up when the stream has ended. A signal ends the stream after the current frame.
 
     Args:
-        stream: See `LiveStream`; it is run in a thread of its own.
-        port: Where to listen, on this machine alone; or what `open_port` returned. Defaults to
-            8000.
-        save_to: Where "save" saves the reservoir.
-        say: Gets the address, whose end is the token that actions need.
+        stream: The stream, which runs in a separate thread.
+        port: Port of this machine, or the socket of `open_port`. Defaults to 8000.
+        save_to: Folder in which viewers save the reservoir. Defaults to ``reservoir``.
+        print_line: Receives the address, which ends in the token that actions need. Defaults to
+            ``print``.
 
     Raises:
-        Exception: What broke the stream, after the server has ended.
+        Exception: The error that ended the stream, once the server has ended.
     """
-    station, token = StreamWorker(stream, Path(save_to)), secrets.token_urlsafe(24)
+    worker, token = StreamWorker(stream, Path(save_to)), secrets.token_urlsafe(24)
     options: dict[str, Any] = {"log_level": "warning", "limit_concurrency": 64}
     options |= {"timeout_keep_alive": 5, "timeout_graceful_shutdown": 3}
-    # The server raises the signals that it caught once more at its end: they end no more than it.
+    # At its end the server raises the signals again that it caught: StopSignals ignores them.
     with open_port(port) if isinstance(port, int) else port as listener, StopSignals():
         number = listener.getsockname()[1]
-        say(f"live page: http://{HOST}:{number}/#{token} (the end of the address is the key to it)")
-        station.start()
+        print_line(
+            f"live page: http://{HOST}:{number}/#{token} (the end of the address is the key to it)"
+        )
+        worker.start()
         try:
-            uvicorn.Server(uvicorn.Config(make_app(station, token), **options)).run([listener])
+            uvicorn.Server(uvicorn.Config(make_app(worker, token), **options)).run([listener])
         finally:
-            station.stop()
-    if station.error is not None:
-        raise station.error
+            worker.stop()
+    if worker.error is not None:
+        raise worker.error
 
 
-def make_app(station: StreamWorker, token: str) -> Starlette:
-    """The app: who has the page may look, who has the token may act."""
+def make_app(worker: StreamWorker, token: str) -> Starlette:
+    """Return the app. Everybody with the page can watch; actions need the token."""
 
     def static(name: str) -> Callable[[Request], Response]:
         text = files(__package__).joinpath(name).read_text(encoding="utf-8")
@@ -104,11 +106,11 @@ def make_app(station: StreamWorker, token: str) -> Starlette:
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) < 12):
             return _refuse(400, "since must be the number of a frame")
-        return JSONResponse(station.state(int(since)), headers=_HEADERS)
+        return JSONResponse(worker.state(int(since)), headers=_HEADERS)
 
     def picture(request: Request) -> Response:
         layer = request.path_params["layer"]
-        data = station.picture(layer) if layer in ("image", "overlay") else None
+        data = worker.picture(layer) if layer in ("image", "overlay") else None
         if data is None:
             return _refuse(404, "no such picture, or none yet")
         return Response(data, media_type="image/jpeg", headers=_HEADERS)
@@ -120,7 +122,7 @@ def make_app(station: StreamWorker, token: str) -> Starlette:
         if body is None:
             return _refuse(413, "too long")
         action, expert = _read_action(body)
-        if not isinstance(action, str) or not station.wish(action, expert):
+        if not isinstance(action, str) or not worker.enqueue(action, expert):
             return _refuse(400, "no such action or expert, or too many are waiting")
         return JSONResponse({"accepted": action}, status_code=202, headers=_HEADERS)
 
@@ -134,7 +136,7 @@ def make_app(station: StreamWorker, token: str) -> Starlette:
             WebRoute("/act", act, methods=["POST"]),
         ],
         middleware=[
-            # A foreign name that was made to point here is no name of ours.
+            # Refuses other host names that point to this machine.
             Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
             Middleware(_OwnOriginOnly),
         ],
@@ -142,7 +144,7 @@ def make_app(station: StreamWorker, token: str) -> Starlette:
 
 
 class _OwnOriginOnly:
-    """Refuses requests that a page of another origin made, or whose address is no URL."""
+    """Refuses requests of pages of another origin, and addresses that are no URL."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -165,7 +167,7 @@ def _refuse(status: int, why: str) -> Response:
 
 
 async def _short_body(request: Request) -> bytes | None:
-    """The body; None if it is longer than any action, of which no more is read."""
+    """Return the body; None for one that is longer than any action, without reading all of it."""
     body = b""
     async for piece in request.stream():
         body += piece
@@ -176,10 +178,10 @@ async def _short_body(request: Request) -> bytes | None:
 
 def _read_action(body: bytes) -> tuple[Any, int | None]:
     try:
-        wish = json.loads(body)
+        request = json.loads(body)
     except (ValueError, RecursionError):
         return None, None
-    if not isinstance(wish, dict):
+    if not isinstance(request, dict):
         return None, None
-    expert = wish.get("expert")
-    return wish.get("action"), expert if type(expert) is int else None
+    expert = request.get("expert")
+    return request.get("action"), expert if type(expert) is int else None

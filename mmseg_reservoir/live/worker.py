@@ -1,4 +1,4 @@
-"""Runs a stream in a thread and keeps what there is to see of it; no web in here."""
+"""Run a stream in a thread and keep what the live page shows; there is no web code here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
@@ -18,26 +18,27 @@ import numpy as np
 _logger = logging.getLogger(__name__)
 
 TIMELINE = 1200
-"""Frames whose expert the page shows."""
+"""Number of frames with an expert in the timeline of the page."""
 WIDTH = 960
-"""Of the pictures that are sent, at most."""
+"""Largest width of the pictures that are sent, in pixels."""
 _MESSAGES = 20
-_SMOOTHING = 0.9  # of the frames per second
+_SMOOTHING = 0.9  # weight of the older frames in the frames per second
 
 
 @dataclass(frozen=True)
 class LiveFrame:
-    """One frame of a stream, after the model saw it.
+    """One frame of a stream, with its prediction.
 
     Args:
-        image: The frame, BGR, ``(H, W, 3)``, bytes.
-        overlay: Its labels in color over it, in the same form.
-        expert: Which one adapted.
-        k: How many there are.
-        opened: Whether it is new.
-        number: Position of the frame in the stream, from 1; None counts the frames seen.
-        confidence: Mean probability of the labels, in [0, 1]; None if it is not known.
-        state: State of the expert (see `AdaptationPipeline.expert_state`).
+        image: The frame, BGR, ``(H, W, 3)``, uint8.
+        overlay: The frame with its labels in color, in the same form.
+        expert: Index of the expert that adapted. Defaults to 0.
+        k: Number of experts. Defaults to 1.
+        opened: Whether the expert is new. Defaults to False.
+        number: Position of the frame in the stream, from 1. Defaults to the number of frames so
+            far.
+        confidence: Mean probability of the labels, 0 to 1. Defaults to None: unknown.
+        state: State of the expert (see `AdaptationPipeline.expert_state`). Defaults to none.
     """
 
     image: np.ndarray
@@ -52,12 +53,12 @@ class LiveFrame:
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """What the page shows of a stream as a whole.
+    """What the page shows of a whole stream.
 
     Args:
-        name: Its name.
-        total: Number of its frames; None if it is not known.
-        classes: RGB of each class by its name.
+        name: Name of the stream.
+        total: Number of frames. Defaults to None: unknown.
+        classes: RGB color of each class, by name. Defaults to no classes.
     """
 
     name: str = "Live adaptation"
@@ -66,84 +67,75 @@ class StreamInfo:
 
 
 class LiveStream(Protocol):
-    """What can be served: frames, and three things that a viewer may do between them.
+    """A stream for the live page: frames, and three actions of a viewer between them.
 
-    All but :meth:`stop` are called from one thread, never two at a time.
+    All methods but :meth:`stop` are called from one thread.
     """
 
     info: StreamInfo
 
     def __iter__(self) -> Iterator[LiveFrame]:
-        """The frames as they are done."""
+        """Yield each frame when it is done."""
 
     def stop(self) -> None:
-        """Do not wait for another frame."""
+        """End the stream instead of waiting for another frame."""
 
     def pause(self, paused: bool) -> None:
-        """Stop adapting, or go on; frames still come."""
+        """Stop or resume the adaptation; frames are still predicted."""
 
     def reset(self, expert: int) -> None:
-        """Let an expert begin anew, from the source."""
+        """Reset an expert to the source."""
 
     def save(self, folder: Path) -> None:
         """Save the reservoir."""
 
 
-class NewestFrame(NamedTuple):
-    """The newest frame as it is sent."""
-
-    number: int
-    pictures: dict[str, bytes]
-    """JPEGs, ``image`` and ``overlay``."""
-
-
 class StreamWorker:
-    """Runs a stream and remembers the newest frame, the experts so far, and what was said.
+    """Runs a stream in a thread, and keeps its newest frame, experts and messages.
 
     Args:
-        stream: What to run.
-        save_to: Where a viewer's save goes: nobody outside says where to write.
+        stream: The stream.
+        save_to: Folder of a viewer's save; a viewer cannot choose it.
     """
 
     def __init__(self, stream: LiveStream, save_to: Path) -> None:
         self.stream = stream
         self.save_to = save_to
-        self._shown: NewestFrame | None = None
+        self._pictures: dict[str, bytes] = {}
         self._frames = 0
         self._k, self._fps, self._paused = 1, 0.0, False
         self._newest: dict[str, Any] = {"number": 0, "confidence": None, "state": {}}
         self._timeline: deque[int] = deque(maxlen=TIMELINE)
         self._messages: deque[str] = deque(maxlen=_MESSAGES)
-        self._wishes: queue.Queue[tuple[str, Callable[[], object]]] = queue.Queue(maxsize=16)
+        self._actions: queue.Queue[tuple[str, Callable[[], object]]] = queue.Queue(maxsize=16)
         self._lock, self._acting = threading.Lock(), threading.Lock()
         self._over = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live stream", daemon=True)
         self.error: BaseException | None = None
-        """Why the stream broke; None if it did not."""
+        """Error that ended the stream; None without one."""
 
     def start(self) -> None:
-        """Begin with the first frame."""
+        """Start the stream."""
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> None:
-        """End after the frame that is under way."""
+        """End the stream after the current frame."""
         self._stop.set()
         self.stream.stop()
         self._thread.join(timeout)
 
     @property
     def running(self) -> bool:
-        """Whether frames still come."""
+        """Whether the stream has not ended."""
         return not self._over.is_set()
 
     def picture(self, layer: str) -> bytes | None:
-        """The newest frame as a JPEG; None before the first."""
-        shown = self._shown
-        return None if shown is None else shown.pictures[layer]
+        """Return the newest frame as a JPEG; None before the first."""
+        return self._pictures.get(layer)
 
     def state(self, since: int = 0) -> dict[str, Any]:
-        """What the page shows; of the timeline only what came after frame number ``since``."""
+        """Return what the page shows; of the timeline only the frames after number ``since``."""
         with self._lock:
             new = min(max(self._frames - since, 0), len(self._timeline))
             return {
@@ -160,8 +152,8 @@ class StreamWorker:
                 "messages": list(self._messages),
             }
 
-    def wish(self, action: str, expert: int | None = None) -> bool:
-        """Ask for an action between two frames; False if there is none such, or no such expert."""
+    def enqueue(self, action: str, expert: int | None = None) -> bool:
+        """Queue an action to run between two frames; return False if it cannot be queued."""
         if action in ("pause", "resume"):
             paused = action == "pause"
             return self._queue(f"adaptation {action}d", lambda: self._pause(paused))
@@ -170,16 +162,16 @@ class StreamWorker:
                 f"reservoir saved in {self.save_to}", lambda: self.stream.save(self.save_to)
             )
         if action == "reset" and expert is not None and 0 <= expert < self._k:
-            return self._queue(f"expert {expert} begins anew", lambda: self.stream.reset(expert))
+            return self._queue(f"expert {expert} is reset", lambda: self.stream.reset(expert))
         return False
 
     def _queue(self, done: str, act: Callable[[], object]) -> bool:
         try:
-            self._wishes.put_nowait((done, act))
+            self._actions.put_nowait((done, act))
         except queue.Full:
             return False
-        if self._over.is_set():  # no frame will come, between which it could be done
-            self._fulfil()
+        if self._over.is_set():  # there is no next frame
+            self._run_queued()
         return True
 
     def _pause(self, paused: bool) -> None:
@@ -190,7 +182,7 @@ class StreamWorker:
         before = time.perf_counter()
         try:
             for frame in self.stream:
-                self._fulfil()
+                self._run_queued()
                 if self._stop.is_set():
                     break
                 self._show(frame)
@@ -198,28 +190,28 @@ class StreamWorker:
                 rate, before = 1 / max(now - before, 1e-6), now
                 share = _SMOOTHING if self._frames > 1 else 0.0
                 self._fps = share * self._fps + (1 - share) * rate
-            self._say("the stream has ended")
+            self._report("the stream has ended")
         except Exception as error:
-            # The server tells it to its viewers, and to whoever started it when it ends.
+            # The page shows it; serve raises it at the end.
             self.error = error
             _logger.error("the stream broke: %s: %s", type(error).__name__, error)
-            self._say(f"the stream broke: {type(error).__name__}: {error}")
+            self._report(f"the stream broke: {type(error).__name__}: {error}")
         self._over.set()
-        self._fulfil()
+        self._run_queued()
 
-    def _fulfil(self) -> None:
-        """Do what is waiting; after the end two threads may come here."""
+    def _run_queued(self) -> None:
+        """Run the queued actions. After the end of the stream two threads may do that."""
         with self._acting:
-            while not self._wishes.empty():
-                done, act = self._wishes.get_nowait()
+            while not self._actions.empty():
+                done, act = self._actions.get_nowait()
                 try:
                     act()
                 except Exception as error:
-                    self._say(f"not done: {type(error).__name__}: {error}")
+                    self._report(f"not done: {type(error).__name__}: {error}")
                 else:
-                    self._say(done)
+                    self._report(done)
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         with self._lock:
             self._messages.append(f"frame {self._frames}: {text}")
 
@@ -230,9 +222,9 @@ class StreamWorker:
             self._k = frame.k
             self._newest = {name: getattr(frame, name) for name in self._newest}
             self._timeline.append(frame.expert)
-            self._shown = NewestFrame(self._frames, pictures)
+            self._pictures = pictures
         if frame.opened:
-            self._say(f"expert {frame.expert} is new")
+            self._report(f"expert {frame.expert} is new")
 
 
 def _jpeg(picture: np.ndarray) -> bytes:

@@ -8,9 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..config.schema import construct
-from ..errors import ReservoirError
-from ..registry import choose, register
+from ..option_types import Count
+from ..registry import construct, register
 from .common.augment import Augment
 from .common.by_classes import by_classes
 from .common.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
@@ -18,25 +17,25 @@ from .common.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
 
 @register("method", "cotta_images")
 class CottaImages(MeanTeacher):
-    """A student learns from the soft labels of its own moving average, the teacher.
+    """Mean teacher with labels from augmented views, for images.
 
-    - Label: the teacher's prediction for the images as they are; if the anchor, which is the source
-      model, is not confident of the batch (its largest probability, on average over the images,
-      is below ``confidence``), the teacher's mean over ``views`` augmentations (Eq. 3 and 4).
-    - Loss: soft cross-entropy ``-sum_c y'_c log y_c`` of the student on the images as they are with
+    The anchor is the source model. ``CoTTA*`` and full CoTTA differ as in :class:`Cotta`.
+
+    - Label: the teacher's prediction for the unchanged images, which is also the method's
+      prediction. If the anchor's mean confidence in the batch is below ``confidence``, the
+      teacher's mean over ``views`` augmentations (Eq. 3 and 4). ``counts["augmented"]`` counts
+      these batches.
+    - Loss: soft cross-entropy ``-sum_c y'_c log y_c`` of the student on the unchanged images with
       that label (Eq. 1).
-    - Teacher and restoration as in :class:`MeanTeacher` (Eq. 2 and 5 to 8).
-
-    The label is also the prediction. ``CoTTA*`` and full CoTTA differ as in :class:`Cotta`.
-    ``counts["augmented"]`` counts the batches whose labels came from augmentations.
+    - Teacher and restoration: see :class:`MeanTeacher` (Eq. 2 and 5 to 8).
 
     Args:
-        confidence: Of the anchor, below which there are augmentations: 0.92 for CIFAR-10-C, 0.72
-            for CIFAR-100-C, 0.1 for ImageNet-C. None: as published for about as many classes
-            (:func:`by_classes`).
-        views: The number of augmentations.
-        average: What the mean over the views is of: ``"probabilities"``, as Eq. 3 is read here, or
-            ``"logits"``, as in the published implementation.
+        confidence: Confidence of the anchor below which images are augmented: 0.92 for CIFAR-10-C,
+            0.72 for CIFAR-100-C, 0.1 for ImageNet-C. Defaults to the value for the number of
+            classes (:func:`by_classes`).
+        views: Number of augmentations.
+        average: ``"probabilities"`` averages the views as in Eq. 3, ``"logits"`` as in the
+            published implementation.
         augment: Options of :class:`Augment`.
         **options: See :class:`MeanTeacher`.
     """
@@ -47,19 +46,15 @@ class CottaImages(MeanTeacher):
         self,
         *args: Any,
         confidence: float | None = None,
-        views: int = 32,
+        views: Count = 32,
         average: Literal["probabilities", "logits"] = "probabilities",
         augment: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.confidence = confidence
         self.views = views
-        self.of_logits = choose(
-            average, {"probabilities": False, "logits": True}, "average of cotta_images"
-        )
+        self.of_logits = average == "logits"
         self.augment = construct(Augment, augment or {}, "method.augment")
-        if views < 1:
-            raise ReservoirError(f"cotta_images needs one view or more, got views={views}")
         super().__init__(*args, **options)
         self.counts["augmented"] = 0
 
@@ -73,9 +68,9 @@ class CottaImages(MeanTeacher):
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
-        """The label, with the current parameters as the teacher; draws no random number for good.
+        """Return the label, with the current parameters as the teacher.
 
-        Looking must not change what comes next, so the generator is put back afterwards.
+        The random generator is restored afterwards, since a prediction must not change the run.
         """
         state = self.generator.get_state()
         label = self._label(inputs, self._is_unsure(inputs))
@@ -85,7 +80,7 @@ class CottaImages(MeanTeacher):
     def _is_unsure(self, inputs: Tensor) -> bool:
         with self.space.at(self.source):
             anchor = self.forward(inputs).softmax(dim=1)
-        if self.confidence is None:  # known now that there is a prediction
+        if self.confidence is None:
             self.confidence = by_classes("confidence", anchor.shape[1])
         return bool(anchor.amax(dim=1).mean() < self.confidence)
 

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
-from ..errors import ReservoirError
+from ..option_types import Count
 from ..registry import register
 from .eta import Eta
+
+ResetEvery = Annotated[Count, "a whole number of at least 1 (the method 'eta' never resets)"]
 
 
 @register("method", "rdumb")
 class RDumb(Eta):
-    """ETA that forgets everything every ``reset_every`` batches (Press et al., Sec. 4).
+    """ETA with a reset of parameters and state every ``reset_every`` batches (Sec. 4).
 
-    Parameters, optimizer and average prediction go back to the start. Batches are counted per
-    domain, whether they led to an update or not. ``counts["resets"]`` counts the resets.
+    Each domain counts its batches, with or without an update. ``counts["resets"]`` counts resets.
 
     Args:
-        reset_every: The number of batches between resets.
+        reset_every: Number of batches between resets.
         **options: See :class:`Eta`.
     """
 
     needs_every_batch = "it counts batches up to its next reset"
 
-    def __init__(self, *args: Any, reset_every: int = 1000, **options: Any) -> None:
+    def __init__(self, *args: Any, reset_every: ResetEvery = 1000, **options: Any) -> None:
         super().__init__(*args, **options)
-        if reset_every < 1:
-            raise ReservoirError(
-                f"reset_every must be at least 1 batch, got {reset_every}; never to reset is the "
-                "method 'eta'"
-            )
         self.reset_every = reset_every
         self.counts["resets"] = 0
 

@@ -130,7 +130,7 @@ class Bicycle(Thing):
 
     @staticmethod
     def _draw_rider(board: Board, look: Look, light: float) -> None:
-        """Paint a person who leans forward on the saddle."""
+        """Paint a person that leans forward on the saddle."""
         top, legs = look.top * light, look.legs * light
         board.bar((-0.22, 1.10), (0.12, 0.86), 0.20, legs)
         board.bar((0.12, 0.90), (-0.04, 0.40), 0.16, legs * 0.9)

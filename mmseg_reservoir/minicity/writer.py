@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import track
 
 from ..errors import ReservoirError
-from ..io.files import changing, replace_folder, write_bytes, write_text
+from ..io.files import explain_disk_errors, replace_folder, write_bytes, write_text
 from .frame import CONDITIONS, SPLITS, Frame, check_name, render_frame
 
 VERSION = 1  # increase it whenever the images change
@@ -91,7 +91,7 @@ def write_dataset(
         _check_same(root, old, expected)
         return Written(root, counts, old["sha256"], True, time.perf_counter() - start)
 
-    with changing(root):
+    with explain_disk_errors(root):
         root.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from ..registry import choose, register
+from ..registry import checked, register
 from .base import ParamSpace, modules_below
 
 SEGFORMER_TARGETS = ("attn.attn", "ffn.layers.0", "ffn.layers.4")
@@ -25,7 +26,7 @@ def lora_space(
     targets: Sequence[str] = SEGFORMER_TARGETS,
     rank: int = 4,
     alpha: float = 8.0,
-    average: str = "factors",
+    average: Literal["factors", "product"] = "factors",
     seed: int = 0,
 ) -> LowRankSpace:
     """Put LoRA factors into a model; only these adapt.
@@ -80,6 +81,7 @@ def lora_space(
     return LowRankSpace(model, selected, average, scaling=alpha / rank)
 
 
+@checked
 class LowRankSpace(ParamSpace):
     """Factors A ``(r, in, ...)`` and B ``(out, r, ...)`` that act as their product.
 
@@ -95,13 +97,11 @@ class LowRankSpace(ParamSpace):
         self,
         model: nn.Module,
         selected: Mapping[str, nn.Parameter],
-        average: str = "factors",
+        average: Literal["factors", "product"] = "factors",
         scaling: float = 1.0,
     ) -> None:
         self.scaling = scaling
-        self.by_product = choose(
-            average, {"factors": False, "product": True}, "average of low-rank factors"
-        )
+        self.by_product = average == "product"
         names = list(selected)
         pairs = factor_pairs(names)
         if not pairs or sorted(sum(pairs, ())) != sorted(names):

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ReservoirError
-from ..registry import choose, register
+from ..option_types import Count
+from ..registry import checked, choose, register
 from .base import ParamSpace, modules_below
 
 
 @register("params", "prompt")
+@checked
 def prompt_space(
-    model: nn.Module, under: str = "", count: int = 8, init: str = "uniform", seed: int = 0
+    model: nn.Module, under: str = "", count: Count = 8, init: str = "uniform", seed: int = 0
 ) -> PromptSpace:
     """Give a vision transformer prompts; only these adapt.
 
@@ -38,8 +40,6 @@ def prompt_space(
         seed: Of the random ones.
     """
     name, vit, blocks, head, like = _find_transformer(model, under)
-    if count < 1:
-        raise ReservoirError(f"params.count must be at least 1 prompt, got {count}")
     if hasattr(vit, "prompts"):
         raise ReservoirError(f"{name or type(vit).__name__} has prompts already: give it once")
     values = torch.empty(count, like.shape[-1], dtype=like.dtype)

@@ -11,12 +11,15 @@ from torch import Tensor
 from ..core.reservoir_part import ReservoirPart, State
 from ..core.route import Route
 from ..errors import ReservoirError
+from ..option_types import Count
+from ..registry import checked
 from ..style.calibration import Calibration
 
 LARGEST = 2.0**40
 """In a style. The squares of larger numbers would soon be infinite in single precision."""
 
 
+@checked
 class Router(ReservoirPart):
     """Decides the route of every batch. Expert 0 is the source.
 
@@ -33,9 +36,7 @@ class Router(ReservoirPart):
     calibration: Calibration | None = None
     """What it was fitted to."""
 
-    def __init__(self, k_max: int = 16) -> None:
-        if k_max < 1:
-            raise ReservoirError(f"the reservoir needs room for K_max >= 1 expert, got {k_max}")
+    def __init__(self, k_max: Count = 16) -> None:
         self.k_max = k_max
 
     def fit(self, calibration: Calibration) -> Router:

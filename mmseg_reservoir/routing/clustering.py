@@ -11,11 +11,12 @@ from torch import Tensor
 from ..core.losses import information_loss
 from ..core.reservoir_part import ReservoirPart, State, padded
 from ..core.state import copied_to
-from ..errors import ReservoirError
-from ..registry import choose, find, register
-from ..style.statistics import Distance
+from ..option_types import Positive
+from ..registry import checked, find, register
+from ..style.statistics import DistanceOption
 
 
+@checked
 class Clustering(ReservoirPart):
     """Centroids, of which the first is the source's, and the rule that moves them.
 
@@ -28,13 +29,10 @@ class Clustering(ReservoirPart):
     """
 
     def __init__(
-        self, temperature: float | str = 1.0, distance: str | Distance = "euclidean"
+        self,
+        temperature: Positive | Literal["sqrt_d"] = 1.0,
+        distance: DistanceOption = "euclidean",
     ) -> None:
-        is_number = isinstance(temperature, (int, float)) and temperature > 0
-        if not (is_number or temperature == "sqrt_d"):
-            raise ReservoirError(
-                f"temperature must be a number above 0 or 'sqrt_d', got {temperature!r}"
-            )
         self.temperature = temperature
         self.distance = find("distance", distance)
 
@@ -102,8 +100,7 @@ class GradientClustering(Clustering):
         super().__init__(**options)
         self.lr = lr
         self.weight_decay = weight_decay
-        origins = {"source": 1.0, "zero": 0.0}
-        self._origin_share = choose(decay_towards, origins, "target of weight decay")
+        self._origin_share = 1.0 if decay_towards == "source" else 0.0
 
     def _begin(self) -> None:
         self._origin = self._origin_share * self.source_centroid

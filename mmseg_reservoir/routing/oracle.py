@@ -10,6 +10,7 @@ from torch import Tensor
 from ..core.reservoir_part import State
 from ..core.route import Route
 from ..errors import ReservoirError
+from ..option_types import Count
 from ..registry import register
 from .base import Router
 
@@ -27,7 +28,7 @@ class OracleRouter(Router):
 
     needs_style = False
 
-    def __init__(self, k_max: int = 16) -> None:
+    def __init__(self, k_max: Count = 16) -> None:
         super().__init__(k_max)
         self._domains: list[str] = []
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 
 from ..core.reservoir_part import State, padded
 from ..core.route import Route
 from ..errors import ReservoirError
+from ..option_types import Count, Positive
 from ..registry import register
 from ..style.calibration import Calibration
 from ..style.space import StyleSpace
@@ -55,25 +57,21 @@ class SegmentRouter(Router):
     def __init__(
         self,
         space: StyleSpace | None = None,
-        k_max: int = 16,
-        run: int = 4,
+        k_max: Count = 16,
+        run: Annotated[int, Ge(2)] = 4,
         odds: float = 5.0,
-        patience: float = 10.0,
+        patience: Positive = 10.0,
         margin: float = 1.5,
-        switch: float = 0.1,
+        switch: Annotated[float, Interval(gt=0, lt=1)] = 0.1,
         lag: int = 12,
         members: int = 40,
     ) -> None:
         super().__init__(k_max)
-        if not 0 < switch < 1 or not patience > 0:
+        if not run <= lag <= members:
             raise ReservoirError(
-                f"switch must lie in (0, 1) and patience above 0, got {switch} and {patience}"
+                f"reservoir.router needs run <= lag <= members, got {run}, {lag} and {members}"
             )
-        if not 2 <= run <= lag <= members:
-            raise ReservoirError(
-                f"needed: 2 <= run <= lag <= members, got {run}, {lag} and {members}"
-            )
-        self.space = StyleSpace(all=["standardise", "whiten", "squash"]) if space is None else space
+        self.space = StyleSpace(all=["standardize", "whiten", "squash"]) if space is None else space
         self.run, self.lag, self.members = run, lag, members
         self.odds, self.patience, self.switch, self.margin = odds, patience, switch, margin
         self.tau: float | None = None

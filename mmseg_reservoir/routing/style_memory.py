@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from ..errors import ReservoirError
-from ..registry import register
+from ..option_types import Count
+from ..registry import checked, register
 
 
+@checked
 class StyleMemory(ABC):
     """At most M styles; what happens when it is full is the strategy.
 
@@ -27,15 +29,16 @@ class StyleMemory(ABC):
 
     def __init__(
         self,
-        capacity: int = 1024,
+        capacity: Count = 1024,
         per_expert: bool = False,
-        k_max: int = 16,
+        k_max: Count = 16,
         seed: int = 0,
         source_styles: int = 0,
     ) -> None:
-        if capacity < 1 or (per_expert and capacity < k_max):
-            least = f"K_max = {k_max}" if per_expert else "1"
-            raise ReservoirError(f"the style memory needs a capacity M >= {least}, got {capacity}")
+        if per_expert and capacity < k_max:
+            raise ReservoirError(
+                f"reservoir.memory.capacity must be at least k_max = {k_max}, got {capacity}"
+            )
         self.capacity = capacity
         self.source_styles = source_styles
         self._share = capacity // k_max if per_expert else None

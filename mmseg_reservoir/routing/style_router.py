@@ -10,7 +10,8 @@ from ..core.reservoir_part import State, part_class
 from ..core.route import Route
 from ..core.state import copied_to
 from ..errors import ReservoirError
-from ..registry import choose, find, register, table
+from ..option_types import Count, PositiveFraction
+from ..registry import find, register, table
 from ..style.calibration import Calibration
 from .base import Router, check_finite
 from .clustering import Clustering, InformationClustering
@@ -42,22 +43,19 @@ class StyleRouter(Router):
         self,
         clustering: Clustering | None = None,
         memory: StyleMemory | None = None,
-        k_max: int = 16,
-        quantile: float = 0.999,
+        k_max: Count = 16,
+        quantile: PositiveFraction = 0.999,
         assign: Literal["before", "after"] = "before",
         learn_from: Literal["and_current", "memory"] = "and_current",
         learn_incomplete: bool = False,
     ) -> None:
         super().__init__(k_max)
-        if not 0 < quantile <= 1:
-            raise ReservoirError(f"the quantile q of tau must lie in (0, 1], got {quantile}")
         self.clustering = InformationClustering() if clustering is None else clustering
         self.memory = ReservoirSampling() if memory is None else memory
         self.quantile = quantile
         self.tau: float | None = None
-        self._assign_after = choose(assign, {"before": False, "after": True}, "order of assign")
-        sources = {"and_current": False, "memory": True}
-        self._remember_first = choose(learn_from, sources, "learn_from")
+        self._assign_after = assign == "after"
+        self._remember_first = learn_from == "memory"
         self.learn_incomplete = learn_incomplete
 
     def fit(self, calibration: Calibration) -> StyleRouter:

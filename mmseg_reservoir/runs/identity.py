@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ReservoirError
-from .reader import flatten, without_irrelevant
+from ..io.nested import differences, flatten
+from .reader import without_irrelevant
 from .record import strict_json
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -41,14 +42,13 @@ def check_identity(
     instead: str = "begin anew (--overwrite, or another --work-dir)",
 ) -> None:
     """Refuse the state of another run; the message shows what differs, and what to do instead."""
-    old, new = flatten(saved), flatten(now)
-    keys = [k for k in {**old, **new} if k != _REPEATED and old.get(k) != new.get(k)]
-    if not keys:
+    changes = [c for c in differences(flatten(saved), flatten(now)) if c[0] != _REPEATED]
+    if not changes:
         return
     shown = "; ".join(
-        f"{key} was {_short(old.get(key))}, is {_short(new.get(key))}" for key in keys[:_SHOWN]
+        f"{key} was {_short(old)}, is {_short(new)}" for key, old, new in changes[:_SHOWN]
     )
-    more = f"; and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     raise ReservoirError(
         f"{where} was saved by another run ({shown}{more}): go on with what it had, or {instead}"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
+from ..io.nested import differences, flatten
 from .route_log import FILE, read_routes
 
 Results = Mapping[str, Any]
@@ -125,20 +126,6 @@ def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
     return shown + (["..."] if len(differing) > len(shown) else [])
 
 
-def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}, "c": [2]}`` becomes ``{"a.b": 1, "c.0": 2}``."""
-    if isinstance(value, Mapping):
-        items: Iterable[tuple[Any, Any]] = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    else:
-        return {prefix.rstrip("."): value}
-    flat: dict[str, Any] = {}
-    for key, part in items:
-        flat |= flatten(part, f"{prefix}{key}.")
-    return flat
-
-
 def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
     """Warnings about runs of one group that differ from the first in more than the seed."""
     warnings = []
@@ -149,9 +136,9 @@ def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
             a, b = facts[first][what], facts[file][what]
             if a is None or b is None or a == b:  # older records have no data entry
                 continue
-            keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
-            shown = "; ".join(f"{k}: {a.get(k)} and {b.get(k)}" for k in keys[:3])
-            more = f"; and {len(keys) - 3} more" if len(keys) > 3 else ""
+            changes = list(differences(a, b))
+            shown = "; ".join(f"{key}: {x} and {y}" for key, x, y in changes[:3])
+            more = f"; and {len(changes) - 3} more" if len(changes) > 3 else ""
             warnings.append(f"{name}: different {what} in {first} and {file} ({shown}{more})")
     lengths = sorted({len(results["visits"]) for results in group.values()})
     if len(lengths) > 1:

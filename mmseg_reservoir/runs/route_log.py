@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReservoirError
-from ..io.files import append_bytes, changing, remove_file, write_text
+from ..io.files import append_bytes, explain_disk_errors, remove_file, write_text
 from .record_entries import finite
 
 FILE = "routes.jsonl"
@@ -54,7 +54,7 @@ class RouteLog:
             )
         self.count, self._size = count, sum(map(len, lines))
         if self.path.is_file():
-            with changing(self.path):
+            with explain_disk_errors(self.path):
                 os.truncate(self.path, self._size)
         return [json.loads(line) for line in lines]
 

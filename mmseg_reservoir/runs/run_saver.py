@@ -11,6 +11,8 @@ from typing import Any
 
 from ..errors import ReservoirError, WriteError, refusing
 from ..io.state_files import TO_DO, read_state
+from ..option_types import Count, Positive
+from ..registry import checked
 from .identity import check_identity
 from .route_log import take_over_routes
 from .state_folder import StateFolder
@@ -36,6 +38,7 @@ def saved_seed(work_dir: str | Path, resume: str) -> int | None:
     return header.get("identity", {}).get("seed")
 
 
+@checked
 class RunSaver:
     """The states of one run; a context within which the work directory is this process's alone.
 
@@ -61,18 +64,13 @@ class RunSaver:
         work_dir: str | Path,
         resume: str | None = None,
         overwrite: bool = False,
-        minutes: float | None = 10.0,
-        images: int | None = None,
+        minutes: Positive | None = 10.0,
+        images: Count | None = None,
         keep_mb: float = 500.0,
         say: Callable[[str], object] = _logger.info,
     ) -> None:
         if resume is not None and overwrite:
             raise ReservoirError("--resume goes on with a run, --overwrite replaces it: give one")
-        if (minutes is not None and minutes <= 0) or (images is not None and images < 1):
-            raise ReservoirError(
-                f"a run is saved every so many minutes (above 0) or images (1 or more), got "
-                f"{minutes} and {images}: None switches either off"
-            )
         self.work_dir = Path(work_dir)
         self.resume, self.overwrite = resume, overwrite
         self.minutes, self.images, self.keep_mb = minutes, images, keep_mb

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import ReservoirError, WriteError
-from ..io.files import changing, remedy, remove_file
+from ..io.files import explain_disk_errors, remedy, remove_file
 
 try:
     import fcntl
@@ -45,7 +45,7 @@ def locked(folder: Path) -> Iterator[None]:
                     f"process {file.read().strip() or 'unknown'} is writing into {folder}: wait "
                     "for it, or choose another folder with --work-dir"
                 ) from error
-        with changing(path):
+        with explain_disk_errors(path):
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()

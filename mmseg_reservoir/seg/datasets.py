@@ -7,9 +7,10 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 from mmcv.transforms import LoadAnnotations as BaseLoadAnnotations
 from mmengine.logging import print_log
 from mmengine.registry import DATASETS, TRANSFORMS
@@ -20,6 +21,7 @@ from PIL import Image
 from ..datasets.street_scenes import minicity_hint
 from ..errors import ReservoirError
 from ..io.files import display_path
+from ..registry import checked
 from .bad_images import explain
 
 
@@ -137,15 +139,8 @@ def without_labels(pipeline: Sequence[dict]) -> list[dict]:
     return [step for step in pipeline if not str(step["type"]).endswith("LoadAnnotations")]
 
 
-def check_count(num_images: int | None) -> None:
-    """Refuse a number of source images from which nothing can be learned."""
-    if num_images is not None and num_images < 2:
-        raise ReservoirError(
-            f"source_images.num_images must be 2 or more, or None for all, got {num_images}"
-        )
-
-
 @DATASETS.register_module()
+@checked
 class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
     """All images below a folder, without labels: what a calibration needs of the source.
 
@@ -161,11 +156,10 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
         self,
         data_root: str,
         img_suffix: str = ".png",
-        num_images: int | None = 2000,
+        num_images: Annotated[int, Ge(2)] | None = 2000,
         pipeline: Sequence[dict] = (),
         **kwargs: Any,
     ) -> None:
-        check_count(num_images)
         self.num_images = num_images
         kwargs.setdefault("metainfo", dict(classes=(), palette=()))
         super().__init__(

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
 
 from ..errors import ReservoirError
+from ..registry import checked
+
+FrameRate = Annotated[float, Interval(gt=0, lt=math.inf), "a number of frames per second above 0"]
 
 STAGES = ("style", "predict", "adapt", "probe", "trial")
 """What costs of a step can be given for; see `AdaptationPipeline.stages`."""
@@ -14,6 +19,7 @@ _NEEDED = ("predict", "adapt")
 _ROUNDING = 1e-9  # seconds: a step of 0.1 s is done when the next frame of ten per second arrives
 
 
+@checked
 class FrameClock:
     """Decides which frames of a stream a busy model misses.
 
@@ -35,11 +41,11 @@ class FrameClock:
 
     def __init__(
         self,
-        frame_rate: float,
+        frame_rate: FrameRate,
         missed: Literal["answer", "drop"] = "answer",
-        step_seconds: float | Mapping[str, float] | None = None,
+        step_seconds: float | Mapping[str, Any] | None = None,
     ) -> None:
-        self.check(frame_rate, step_seconds)
+        self.check(step_seconds)
         self.frame_rate = frame_rate
         self.missed = missed
         self.step_seconds: float | dict[str, float] | None = (
@@ -56,13 +62,8 @@ class FrameClock:
         """When the current step ends, in seconds."""
 
     @staticmethod
-    def check(frame_rate: float, step_seconds: float | Mapping[str, float] | None) -> None:
-        """Refuse rates and costs that cannot be meant."""
-        if not (math.isfinite(frame_rate) and frame_rate > 0):
-            raise ReservoirError(
-                f"test_cfg.frame_rate must be a number of frames per second above 0, got "
-                f"{frame_rate}"
-            )
+    def check(step_seconds: float | Mapping[str, Any] | None) -> None:
+        """Refuse invalid costs of a step."""
         if step_seconds is None:
             return
         where = "test_cfg.step_seconds"

@@ -14,15 +14,17 @@ from mmengine.registry import DATASETS, LOOPS
 from mmengine.runner import Runner, TestLoop
 from torch.utils.data import DataLoader
 
-from ..config.schema import check_options, without_scope
+from ..config.schema import without_scope
 from ..errors import ReservoirError
+from ..option_types import Count
+from ..registry import check_options
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .beside_stream import scores_beside
 from .datasets import make_labels_optional
-from .frame_clock import FrameClock
+from .frame_clock import FrameClock, FrameRate
 from .metric import with_exact_iou
 from .model_loading import class_count, classes_by_number
-from .named_sets import dataset_of, domains_by_name, lacks_classes
+from .named_sets import Domains, dataset_of, domains_by_name, lacks_classes
 from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
@@ -76,12 +78,12 @@ class RecurringTestLoop(TestLoop):
         runner: Runner,
         dataloader: dict,
         evaluator: dict | list,
-        rounds: int = 10,
-        domains: Sequence[str | Mapping] = ("fog", "night", "rain", "snow"),
+        rounds: Count = 10,
+        domains: Domains = ("fog", "night", "rain", "snow"),
         shuffle: Literal["never", "once", "visit"] = "never",
         on_bad_image: Literal["stop", "skip"] = "stop",
-        also: Sequence[str | Mapping] = (),
-        frame_rate: float | None = None,
+        also: Domains = (),
+        frame_rate: FrameRate | None = None,
         missed: Literal["answer", "drop"] = "answer",
         step_seconds: float | Mapping | None = None,
         fp16: bool = False,
@@ -113,14 +115,14 @@ class RecurringTestLoop(TestLoop):
         """Refuse options of ``test_cfg`` that cannot be meant."""
         options, given = without_scope(options), ("runner", "dataloader", "evaluator")
         check_options(RecurringTestLoop, options, "test_cfg", given)
-        domains, rounds = options.get("domains", ("fog",)), options.get("rounds", 1)
-        if rounds < 1 or not domains:
-            raise ReservoirError(f"need 1 or more rounds and domains, got {rounds} and {domains}")
+        domains = options.get("domains", ("fog",))
+        if not domains:
+            raise ReservoirError("test_cfg.domains is empty: name one or more domains")
         for option, sets in (("domains", domains), ("also", options.get("also", ()))):
             domains_by_name(sets, option)
         rate, seconds = options.get("frame_rate"), options.get("step_seconds")
         if rate is not None:
-            FrameClock.check(rate, seconds)
+            FrameClock.check(seconds)
         elif seconds is not None or options.get("missed", "answer") != "answer":
             raise ReservoirError(
                 "test_cfg.missed and test_cfg.step_seconds belong to test_cfg.frame_rate: give "

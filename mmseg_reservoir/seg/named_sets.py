@@ -7,13 +7,15 @@ have Cityscapes' classes. Their layouts are in ``datasets/street_scenes.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
 
 from ..errors import ReservoirError
 from ..registry import suggest
+
+Domains = Annotated[Sequence[str | Mapping], "a list of domains"]
 
 
 def _folders(images: str, labels: str) -> dict[str, dict[str, str]]:
@@ -100,8 +102,6 @@ def _metainfo(dataset: Mapping[str, Any]) -> dict[str, Any]:
 
 def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:
     """What is said of every domain."""
-    if isinstance(domains, str) or not isinstance(domains, Sequence):
-        raise ReservoirError(f"test_cfg.{option} must be a list of domains, got {domains!r}")
     named: dict[str, str | Mapping] = {}
     for domain in domains:
         name = domain.get("name") if isinstance(domain, Mapping) else domain

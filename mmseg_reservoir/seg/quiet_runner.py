@@ -12,7 +12,7 @@ from typing import Any
 from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 
-from ..io.files import changing
+from ..io.files import explain_disk_errors
 
 FILE_ONLY = {"file_only": True}
 """``logger.info(text, extra=FILE_ONLY)``: too long for a terminal."""
@@ -31,7 +31,7 @@ class QuietRunner(Runner):
         except OSError as error:
             if error.filename is not None:
                 raise
-            with changing(options["work_dir"]):  # of a write, which knows no path
+            with explain_disk_errors(options["work_dir"]):  # of a write, which knows no path
                 raise
 
     def build_logger(self, *args: Any, **kwargs: Any) -> MMLogger:

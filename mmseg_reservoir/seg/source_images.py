@@ -18,11 +18,12 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from ..config.builder import TaskContext
-from ..config.schema import Options, check_options, without_scope
+from ..config.schema import Options, without_scope
 from ..core.image_range import ImageRange
 from ..errors import ReservoirError
+from ..registry import check_options
 from .bad_images import check_sizes
-from .datasets import UnlabelledImages, check_count, without_labels
+from .datasets import UnlabelledImages, without_labels
 from .forward import check_model, segmentation_forward
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -55,8 +56,7 @@ class ConfigSource:
         """Refuse options that name no images."""
         if options:
             options = without_scope(options)
-            check_options(UnlabelledImages, options, "source_images", given=("pipeline",))
-            check_count(options.get("num_images"))
+            check_options(UnlabelledImages, options, "source_images", injected=("pipeline",))
 
     @property
     def is_named(self) -> bool:

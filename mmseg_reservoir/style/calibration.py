@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -11,14 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ..core.moments import Reference
 from ..errors import ReservoirError, refusing
-from ..io.files import cache_folder, read_tensors, write_tensors
+from ..io.files import cache_folder, digest, read_tensors, write_tensors
+from ..registry import checked
 from .statistics import Distance, euclidean
 
 _logger = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class Calibration:
                 f"no calibration file at {path}: make one by a run with source images, which "
                 "writes calibration.safetensors into its work directory"
             )
-        tensors, metadata = read_tensors(path, mend="calibrate again")
+        tensors, metadata = read_tensors(path, "calibrate again")
         if metadata.get("format") != _FORMAT:
             raise ReservoirError(
                 f"{path} is not a calibration file of this version of mmseg_reservoir "
@@ -149,10 +150,11 @@ class Calibration:
             return cls(tensors["styles"].float(), about, groups, reference)
 
 
+@checked
 def calibrate(
     encode: Callable[[Tensor], Tensor],
     source: SourceImages | Iterable[Tensor] | None,
-    batches: int | None = None,
+    batches: Annotated[int, Ge(2)] | None = None,
     file: str | None = None,
     cache: str | None = None,
 ) -> Calibration:
@@ -173,10 +175,6 @@ def calibrate(
         cache: Folder of earlier calibrations, by the identity of the source. Defaults to None,
             the user's cache folder.
     """
-    if batches is not None and batches < 2:
-        raise ReservoirError(
-            f"reservoir.calibration.batches must be a whole number, 2 or more, got {batches!r}"
-        )
     style = encode.fingerprint() if hasattr(encode, "fingerprint") else None
     if file is not None:
         calibration = Calibration.load(file)
@@ -217,7 +215,7 @@ def calibrate(
 def cache_key(about: Mapping[str, object]) -> str:
     """Return a short name for everything that a calibration depends on."""
     text = json.dumps([_FORMAT, about], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    return digest(text)[:20]
 
 
 def _read_cache(path: Path) -> Calibration | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from ..core.state import tensor_bytes
-from ..errors import ReservoirError
+from ..io.files import digest
+from ..option_types import Count, PositiveFraction
 
-Size = tuple[int, int] | int | float
-"""``(height, width)``, the length of the shorter side, or a fraction of both sides."""
+Size = Annotated[
+    tuple[Count, Count] | Count | PositiveFraction,
+    "(height, width), the length of the shorter side in pixels, or a share of both sides in (0, 1]",
+]
 
 
 class Encoder(nn.Module, ABC):
@@ -66,10 +68,7 @@ class NormalizingEncoder:
 
 def weight_digest(module: nn.Module) -> str:
     """Return a checksum of all weights of a module."""
-    digest = hashlib.sha256()
-    for value in module.state_dict().values():
-        digest.update(tensor_bytes(value))
-    return digest.hexdigest()
+    return digest(map(tensor_bytes, module.state_dict().values()))
 
 
 def reduced(images: Tensor, size: Size) -> Tensor:
@@ -99,30 +98,6 @@ def middle(images: Tensor, fraction: float) -> Tensor:
     return images[..., top : top + height, left : left + width]
 
 
-def check_crop(crop: Any) -> float | None:
-    """Return a valid crop; refuse all else."""
-    is_number = isinstance(crop, (int, float)) and not isinstance(crop, bool)
-    if crop is None or (is_number and 0 < crop <= 1):
-        return crop
-    raise ReservoirError(
-        f"reservoir.style.crop must be a share of both sides in (0, 1], or None, got {crop!r}"
-    )
-
-
-def check_size(size: Any) -> Size | None:
-    """Return a valid size, a pair as a tuple; refuse all else."""
-    if size is None:
-        return None
-    if isinstance(size, Sequence) and len(size) == 2 and all(_is_side(side) for side in size):
-        height, width = size
-        return height, width
-    if _is_side(size) or (isinstance(size, float) and 0 < size <= 1):
-        return size
-    raise ReservoirError(
-        "reservoir.style.size must be (height, width), the length of the shorter side in pixels, "
-        f"a share of both sides in (0, 1], or None, got {size!r}"
-    )
-
-
-def _is_side(side: Any) -> bool:
-    return isinstance(side, int) and not isinstance(side, bool) and side > 0
+def as_pair(size: Size | None) -> Size | None:
+    """Return a size, a list as a tuple."""
+    return (size[0], size[1]) if isinstance(size, Sequence) else size

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..registry import register, suggest
-from .encoder import Encoder, Size, check_size, reduced
-from .statistics import Statistic, find_statistic, name_of
+from .encoder import Encoder, Size, as_pair, reduced
+from .statistics import StatisticOption, find_statistic, name_of
 
 
 class _Enough(Exception):
@@ -43,11 +43,11 @@ class ModelStyleEncoder(Encoder):
         model: nn.Module,
         taps: Sequence[str] | str,
         forward: Callable[[nn.Module, Tensor], object] = nn.Module.__call__,
-        statistic: str | Statistic = "logvar",
+        statistic: StatisticOption = "logvar",
         size: Size | None = None,
     ) -> None:
         super().__init__()
-        self.size = check_size(size)
+        self.size = as_pair(size)
         self.taps = tuple(dict.fromkeys([taps] if isinstance(taps, str) else taps))
         self.statistic = find_statistic(statistic)
         modules = dict(model.named_modules())

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from ..core.state import copied_to
 from ..errors import ReservoirError
+from ..option_types import Registered
 from ..registry import find, register
 
 _FOLDS = 5
+
+TransformOption = Annotated[str | Callable[..., Any], Registered("transform")]
 
 
 class Transform(ABC):
@@ -57,7 +60,7 @@ class GainRemoval(Transform):
         return torch.cat([block - block.mean(dim=1, keepdim=True) for block in blocks], dim=1)
 
 
-@register("transform", "standardise")
+@register("transform", "standardize")
 class Standardise(Transform):
     """Scaling of each channel to mean 0 and variance 1 on the source."""
 
@@ -113,7 +116,7 @@ class StyleSpace:
     """Parts of the style vector, each with its own chain of transforms, side by side.
 
     Example:
-        >>> space = StyleSpace(all=["standardise", "whiten"]).fit(torch.randn(50, 8))
+        >>> space = StyleSpace(all=["standardize", "whiten"]).fit(torch.randn(50, 8))
         >>> space(torch.randn(8)).shape
         torch.Size([8])
 
@@ -125,9 +128,9 @@ class StyleSpace:
 
     def __init__(
         self,
-        all: Sequence[str] | None = None,
-        mean: Sequence[str] | None = None,
-        logvar: Sequence[str] | None = None,
+        all: Sequence[TransformOption] | None = None,
+        mean: Sequence[TransformOption] | None = None,
+        logvar: Sequence[TransformOption] | None = None,
     ) -> None:
         parts = {"all": all, "mean": mean, "logvar": logvar}
         self.chains = {

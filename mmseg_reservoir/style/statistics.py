@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import ReservoirError
+from ..option_types import Registered
 from ..registry import find, register
 
 Statistic = Callable[[Tensor], Tensor]
@@ -16,6 +18,9 @@ Statistic = Callable[[Tensor], Tensor]
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 """Function of styles ``(n, d)`` and centroids ``(K, d)``, to distances ``(n, K)``."""
+
+StatisticOption = Annotated[str | Statistic, Registered("statistic")]
+DistanceOption = Annotated[str | Distance, Registered("distance")]
 
 SMALLEST_VARIANCE = 1e-8  # a constant image has variance 0; its style must stay finite
 SMOOTHING = 1e-5  # of the published mean_var

@@ -14,9 +14,10 @@ from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
 from ..io.checkpoints import read_weights
 from ..io.files import shipped
+from ..option_types import PositiveFraction
 from ..registry import choose, register
-from .encoder import Encoder, Size, check_crop, check_size, middle, reduced
-from .statistics import Statistic, find_statistic, length_of, name_of
+from .encoder import Encoder, Size, as_pair, middle, reduced
+from .statistics import StatisticOption, find_statistic, length_of, name_of
 
 SHIPPED = "checkpoints/vgg19_front.safetensors"
 """The bundled convolutions; ``checkpoints/README.md`` documents their origin."""
@@ -149,16 +150,16 @@ class StyleEncoder(Encoder):
         self,
         weights: str = "shipped",
         taps: Sequence[int] | str = "shallow",
-        statistic: str | Statistic = "logvar",
+        statistic: StatisticOption = "logvar",
         size: Size | None = None,
-        crop: float | None = None,
+        crop: PositiveFraction | None = None,
     ) -> None:
         super().__init__()
         self.weights = weights
         self.taps = _check_taps(taps, weights)
         self.statistic = find_statistic(statistic)
-        self.size = check_size(size)
-        self.crop = check_crop(crop)
+        self.size = as_pair(size)
+        self.crop = crop
         with torch.device("meta"):  # no random initialization: the weights follow
             self.features = vgg19_features(max(self.taps))
         channels = [len(self.features.get_parameter(f"{tap}.bias")) for tap in self.taps]

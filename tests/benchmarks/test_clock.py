@@ -27,7 +27,7 @@ def runs(tmp_path, monkeypatch):
         file.write_text(json.dumps(results(30.0 + seed, 40.0)))
 
     monkeypatch.setattr(clock, "run", run)
-    monkeypatch.setattr(clock, "write_dataset", lambda *about: None)
+    monkeypatch.setattr(clock, "write_draws", lambda *args: None)
     return asked
 
 

@@ -122,7 +122,7 @@ def test_each_kind_of_style_is_remembered_for_itself(tmp_path):
     assert len(files) == 2
     for path in files:
         path.write_bytes(path.read_bytes() + b"half a row")
-    with pytest.raises(ReservoirError, match="was cut off: remove it"):
+    with pytest.raises(ReservoirError, match="is truncated: remove it"):
         RememberedStyles(str(tmp_path), weights="seeded")(images)
 
 
@@ -148,7 +148,7 @@ def test_mistakes_end_in_one_line(command, data, capsys):
     assert "there is no checkpoint file nowhere" in fail(capsys, *command, "--weights=nowhere")
     line = fail(capsys, *command, f"--cifar={data / 'none'}")
     assert "test_batch.bin: unpack cifar-10-binary.tar.gz" in line
-    assert "there are 4, from 0" in fail(capsys, *command, "--seeds", "4")
+    assert "use seeds from 0 to 3" in fail(capsys, *command, "--seeds", "4")
 
 
 @pytest.mark.slow

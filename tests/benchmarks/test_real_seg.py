@@ -6,7 +6,7 @@ import pytest
 import torch
 from stream_run import CONFIGS
 
-from benchmarks import real_seg
+from benchmarks import common, real_seg
 from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.config.presets import PRESETS, with_preset
 
@@ -44,7 +44,7 @@ def runs(monkeypatch, tmp_path):
         seen.append(words[2])
         return SimpleNamespace(returncode=test_tta.main(words[2:]))
 
-    monkeypatch.setattr(real_seg, "subprocess", SimpleNamespace(run=here, STDOUT=None))
+    monkeypatch.setattr(common, "subprocess", SimpleNamespace(run=here, STDOUT=None))
     return seen
 
 
@@ -84,7 +84,7 @@ def test_the_command_line_runs_what_is_missing(command, runs, tmp_path, capsys, 
     # Another preset of that name is another run, and one that fails costs no other.
     monkeypatch.setitem(PRESETS["small"], "k_max", 3)
     failing = lambda words, **options: SimpleNamespace(returncode=1)  # noqa: E731
-    monkeypatch.setattr(real_seg.subprocess, "run", failing)  # the fixture's, not Python's
+    monkeypatch.setattr(common.subprocess, "run", failing)  # the fixture's, not Python's
     assert real_seg.main([*command, *cells]) == 1
     assert "tent_1_small, seed 1: failed" in capsys.readouterr().err
 

@@ -1,4 +1,3 @@
-import argparse
 import signal
 import sys
 import warnings
@@ -6,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_reservoir.cli.command_line import parse, run_cli
-from mmseg_reservoir.cli.options import add_test_options, check_seed
+from mmseg_reservoir.cli.command_line import Verb, run_cli
+from mmseg_reservoir.cli.options import TEST, check_seed
 from mmseg_reservoir.config.config_files import find_config, import_custom_modules, read_config
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import shipped
+
+VERB = Verb("Test.", lambda args: None, *TEST)
 
 
 @pytest.fixture
@@ -58,13 +59,11 @@ def test_a_config_that_is_nowhere(tmp_path):
 
 
 def test_options_of_a_test(file):
-    parser = argparse.ArgumentParser()
-    add_test_options(parser)
-    args = parse(parser, [str(file), "--seed=3", "--cfg-options", "a.b=[1,2]", "c=x"])
+    args = VERB.parse([str(file), "--seed=3", "--cfg-options", "a.b=[1,2]", "c=x"])
     assert (args.seed, args.work_dir) == (3, None)
     assert args.cfg_options == {"a.b": [1, 2], "c": "x"}
     with pytest.raises(ReservoirError, match="--cfg-options takes key=value"):
-        parse(parser, [str(file), "--cfg-options", "novalue"])
+        VERB.parse([str(file), "--cfg-options", "novalue"])
 
 
 def test_mistakes_end_in_one_line(capsys):
@@ -189,9 +188,7 @@ def test_the_exit_of_a_parser_is_none_of_a_signal():
     ],
 )
 def test_spaces_belong_to_values(file, text, key, value):
-    parser = argparse.ArgumentParser()
-    add_test_options(parser)
-    assert parse(parser, [str(file), "--cfg-options", text]).cfg_options == {key: value}
+    assert VERB.parse([str(file), "--cfg-options", text]).cfg_options == {key: value}
 
 
 @pytest.mark.parametrize(
@@ -245,9 +242,7 @@ def test_a_package_that_is_missing_is_named(tmp_path, package):
 
 
 def parsed(option):
-    parser = argparse.ArgumentParser()
-    add_test_options(parser)
-    return parse(parser, ["config.py", "--cfg-options", option]).cfg_options
+    return VERB.parse(["config.py", "--cfg-options", option]).cfg_options
 
 
 def test_values_may_be_dicts():

@@ -33,7 +33,7 @@ def test_every_figure_is_a_command(runs, monkeypatch, capsys, command):
     [
         (["tsne", "k2"], "has no styles.safetensors beside its results.json"),
         (["memory", "k2", "k4"], "of the stream of one run, got 2"),
-        (["sensitivity", "k2", "k4"], "say which option the runs differ in: --option k_max|m|q|"),
+        (["sensitivity", "k2", "k4"], "give the option that differs: --option k_max|m|q|"),
         (["assignment", "nothing"], "no results.json in or below nothing"),
     ],
 )

@@ -24,7 +24,10 @@ def test_mistakes_end_in_one_line(minicity, tmp_path, monkeypatch, capsys):
     for words, message in (
         (["nowhere", MODEL], "there is no nowhere"),
         (["reservoir", MODEL], "a stream cannot be called reservoir"),
-        ([fog, MODEL, "--merge-every=0"], "every 1 or more images"),
+        (
+            [fog, MODEL, "--merge-every=0"],
+            "merge_every must be a whole",
+        ),
         ([fog, MODEL, "--jobs=0"], "--jobs is a number of cores"),
         ([fog, MODEL, "--jobs=2", "--ray=auto"], "and not for a cluster"),
     ):

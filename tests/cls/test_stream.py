@@ -111,11 +111,11 @@ def test_the_order_of_a_seed_is_written_down():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(batch_size=0), "batch_size must be a whole number, 1 or more, got 0"),
-        (dict(rounds=0), "rounds must be a whole number, 1 or more"),
-        (dict(seed=-1), "seed and workers must be 0 or more"),
-        (dict(shuffle="always"), "shuffle must be once, visit, never, got 'always'"),
-        (dict(correlation=0), "correlation must be above 0 or None"),
+        (dict(batch_size=0), "batch_size must be a whole number of at least 1, got 0"),
+        (dict(rounds=0), "rounds must be a whole number of at least 1"),
+        (dict(seed=-1), "seed must be a whole number of at least 0, got -1"),
+        (dict(shuffle="always"), "shuffle must be one of once, visit, never, got 'always'"),
+        (dict(correlation=0), "correlation must be a number above 0, or None"),
         (dict(correlation=0.1, shuffle="never"), 'leave out shuffle="never"'),
     ],
 )

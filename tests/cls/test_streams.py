@@ -82,11 +82,14 @@ def test_a_gradual_stream_needs_severities():
         (dict(type="ctc"), r"unknown stream 'ctc'.*valid: ccc, cdc, csc, (\w+, )?gradual"),
         (dict(type="csc", round=3), "stream has no option 'round'.*did you mean 'rounds'"),
         (dict(type="csc", turns="uniform"), "stream has no option 'turns'"),
-        (dict(type="csc", batch_size=2.5), "stream.batch_size must be of type int, got 2.5"),
-        (dict(type="cdc", turns="random"), "turns must be dirichlet or uniform, got 'random'"),
-        (dict(type="cdc", concentration=0), "concentration must be above 0"),
-        (dict(type="cdc", slots=0), "slots must be a whole number, 1 or more"),
-        (dict(type="ccc"), "'ccc' does not go with Small"),
+        (
+            dict(type="csc", batch_size=2.5),
+            "stream.batch_size must be a whole number .* got 2.5",
+        ),
+        (dict(type="cdc", turns="random"), "turns must be one of dirichlet, uniform, got 'random'"),
+        (dict(type="cdc", concentration=0), "concentration must be a number above 0"),
+        (dict(type="cdc", slots=0), "slots must be a whole number of at least 1"),
+        (dict(type="ccc"), "'ccc' does not fit Small"),
     ],
 )
 def test_wrong_options(options, message):
@@ -95,5 +98,5 @@ def test_wrong_options(options, message):
 
 
 def test_ccc_options_are_checked():
-    with pytest.raises(ReservoirError, match="limit must be a whole number, 1 or more"):
+    with pytest.raises(ReservoirError, match="limit must be a whole number of at least 1"):
         CCCStream(None, limit=0)

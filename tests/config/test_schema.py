@@ -1,8 +1,8 @@
 import pytest
 
-from mmseg_reservoir.config.schema import construct, without_scope
+from mmseg_reservoir.config.schema import without_scope
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.registry import choose
+from mmseg_reservoir.registry import choose, construct
 
 
 def make(a, b=2, *, c=3):

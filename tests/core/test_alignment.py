@@ -401,11 +401,11 @@ def test_half_precision_maps_keep_their_type():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (dict(kappa=0.0), "kappa > 0"),
-        (dict(reach=-1.0), "reach > 0"),
-        (dict(window=0), "window >= 1"),
-        (dict(strength=1.5), "alignment.strength must be in"),
-        (dict(layers="norm"), 'must be "norms", "input" or "both"'),
+        (dict(kappa=0.0), "Alignment.kappa must be a number above 0, got 0.0"),
+        (dict(reach=-1.0), "reach must be a number above 0, or None, got -1.0"),
+        (dict(window=0), "window must be a whole number of at least 1, got 0"),
+        (dict(strength=1.5), "strength must be a number in (0, 1], or None, got 1.5"),
+        (dict(layers="norm"), "layers must be one of norms, input, both, got 'norm'"),
     ],
 )
 def test_wrong_options_are_refused(options, words):

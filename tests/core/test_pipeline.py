@@ -244,10 +244,10 @@ def test_source_prediction_leaves_the_adaptation_alone(stream):
 
 def test_mistakes_are_explained():
     with pytest.raises(
-        ReservoirError, match=r"unknown initialisation of experts 'best'.*mi, mi_fresh, source"
+        ReservoirError, match=r"unknown initialization of experts 'best'.*mi, mi_fresh, source"
     ):
         ReservoirPipeline(make_method(), OracleRouter(), init="best")
-    with pytest.raises(ReservoirError, match="unknown time of the prediction 'later'"):
+    with pytest.raises(ReservoirError, match="predict must be one of before, after, got 'later'"):
         SingleModelPipeline(make_method(), predict="later")
 
 

@@ -60,7 +60,7 @@ def test_with_a_large_prior_all_is_shared():
 
 
 def test_a_negative_prior_is_refused():
-    with pytest.raises(ReservoirError, match="n0 must be 0 or more images, got -1"):
+    with pytest.raises(ReservoirError, match="n0 must be a number of at least 0, got -1"):
         EvidencePooling(n0=-1)
 
 

@@ -53,9 +53,9 @@ def test_clear_errors(tmp_path):
     with pytest.raises(ReservoirError, match=r"8 x 8, too small to cut 9 x 9 .* set resize=9"):
         Preprocess(crop=9)(tmp_path / "small.png")
     (tmp_path / "bad.jpg").write_bytes(b"no picture")
-    with pytest.raises(ReservoirError, match=r"bad.jpg cannot be decoded .*check_dataset.py"):
+    with pytest.raises(ReservoirError, match=r"bad.jpg cannot be decoded .*reservoir check"):
         Preprocess()(tmp_path / "bad.jpg")
-    with pytest.raises(ReservoirError, match="filter must be bilinear or bicubic"):
+    with pytest.raises(ReservoirError, match="filter must be one of bilinear, bicubic"):
         Preprocess(filter="lanczos")
 
 

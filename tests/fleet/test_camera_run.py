@@ -109,5 +109,5 @@ def test_another_stream_in_its_folder_is_refused(tmp_path):
     camera(tmp_path / "one", LOOKS).run()
     with pytest.raises(ReservoirError, match="saved by another run"):
         camera(tmp_path / "one", LOOKS, seed=1).run()
-    with pytest.raises(ReservoirError, match="every 1 or more images"):
+    with pytest.raises(ReservoirError, match="merge_every must be a whole"):
         camera(tmp_path / "two", LOOKS, merge_every=0)

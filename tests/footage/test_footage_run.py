@@ -4,17 +4,21 @@ import json
 import os
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from file_size import limited
+from small_outcomes import make_outcome
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.footage import FrameResult
-from mmseg_reservoir.footage.footage_run import FootageRun
+from mmseg_reservoir.footage import FrameResult, frame_writer
+from mmseg_reservoir.footage.footage_run import FootageRun, LiveFootage
 from mmseg_reservoir.footage.frame_writer import count_frames
 from mmseg_reservoir.footage.frames import Pictures
 from mmseg_reservoir.io.files import write_text
+from mmseg_reservoir.live import StreamInfo
+from mmseg_reservoir.seg import label_images
 
 FRAMES = [np.full((16, 32, 3), 10 * n, np.uint8) for n in range(7)]
 
@@ -58,11 +62,18 @@ class Inferencer:
         pipeline = self.model.pipeline
         pipeline.total += float(frame.image[0, 0, 0]) + torch.rand(())
         labels = np.full(frame.image.shape[:2], int(pipeline.total) % 2, np.uint8)
-        facts = {"expert": int(pipeline.total) % 2, "k": 2, "opened": False, "weight": 1.0}
+        outcome = make_outcome(expert=int(pipeline.total) % 2, k=2, seconds=0.0)
         confidence = np.ones(labels.shape, np.float32)
-        return FrameResult(
-            frame.name, frame.index, frame.image, labels, confidence, **facts, seconds=0.0
-        )
+        return FrameResult(frame.name, frame.index, frame.image, labels, confidence, outcome)
+
+    def expert_state(self, expert):
+        return {"alarms": expert}
+
+    def freeze(self, frozen):
+        self.seen.append(("freeze", frozen))
+
+    def reset(self, expert):
+        self.seen.append(("reset", expert))
 
     def save(self, folder):
         return write_text(folder / "total", repr(float(self.model.pipeline.total))).parent
@@ -196,3 +207,48 @@ def test_a_state_that_finds_no_room_names_folder_and_remedy(whole, tmp_path):
     assert lengths(tmp_path) == [2]
     run(tmp_path, resume=True, segment=300, labels=None)
     assert lengths(tmp_path) == [2, 2, 2, 1]
+
+
+def test_the_live_page_gets_the_frames_of_a_run(tmp_path):
+    with FootageRun(Inferencer(), Pictures(FRAMES, name="drive", every=3), tmp_path) as footage:
+        stream = LiveFootage(footage, footage)
+        classes = {"road": [0, 0, 0], "car": [200, 100, 0]}
+        assert stream.info == StreamInfo("drive", 3, classes)  # frames 0, 3 and 6
+        frames = list(stream)
+    assert [frame.number for frame in frames] == [1, 2, 3]
+    for frame in frames:
+        assert (frame.k, frame.opened, frame.confidence) == (2, False, 1.0)
+        assert frame.state == {"alarms": frame.expert}
+        assert frame.image.shape == frame.overlay.shape == (16, 32, 3)
+    first, _, last = frames
+    assert first.image[0, 0].tolist() == [0, 0, 0]
+    assert last.image[0, 0].tolist() == [60, 60, 60]
+
+
+@pytest.mark.parametrize("shown", ["frames", "none"])
+def test_an_overlay_is_drawn_once_for_files_and_page(tmp_path, monkeypatch, shown):
+    drawn = []
+
+    def overlay(image, label, palette):
+        drawn.append(image)
+        return label_images.overlay(image, label, palette)
+
+    monkeypatch.setattr(frame_writer, "overlay", overlay)
+    with FootageRun(Inferencer(), Pictures(FRAMES[:2], name="d"), tmp_path, shown=shown) as footage:
+        frames = list(LiveFootage(footage, footage))
+    assert len(drawn) == 2
+    if shown == "frames":
+        for path, live in zip(sorted((tmp_path / "overlay").iterdir()), frames, strict=True):
+            np.testing.assert_array_equal(live.overlay, cv2.imread(str(path)))
+
+
+def test_what_a_viewer_asks_for_is_done_by_the_inferencer(tmp_path):
+    inferencer, frames = Inferencer(), Pictures(FRAMES, name="drive")
+    stream = LiveFootage(FootageRun(inferencer, frames, tmp_path), [])
+    stream.pause(True)
+    stream.reset(3)
+    stream.save(tmp_path / "there")
+    stream.stop()
+    assert frames.stopping.is_set()
+    assert inferencer.seen == [("freeze", True), ("reset", 3)]
+    assert (tmp_path / "there" / "total").is_file()

@@ -5,7 +5,7 @@ import cv2
 import numpy as np
 import pytest
 from file_size import limited
-from mmseg.datasets import CityscapesDataset
+from small_outcomes import make_outcome
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.footage import FrameResult, frame_writer, video_codec
@@ -13,7 +13,7 @@ from mmseg_reservoir.footage.frame_writer import FrameWriter, count_frames
 from mmseg_reservoir.seg import ACDCDataset
 from mmseg_reservoir.seg.label_images import draw_key, overlay
 
-CLASSES, PALETTE = (CityscapesDataset.METAINFO[key] for key in ("classes", "palette"))
+CLASSES, PALETTE = (ACDCDataset.METAINFO[key] for key in ("classes", "palette"))
 PIPELINE = [dict(type=name) for name in ("LoadImageFromFile", "LoadAnnotations", "PackSegInputs")]
 
 
@@ -27,11 +27,7 @@ def result(index=0, size=(16, 32), name=None):
         image=np.full((*size, 3), 100, np.uint8),
         labels=labels,
         confidence=np.where(labels == 0, 0.9, 0.4).astype(np.float32),
-        expert=index % 2,
-        k=2,
-        opened=index == 1,
-        weight=1.0,
-        seconds=0.5,
+        outcome=make_outcome(expert=index % 2, k=2, opened=index == 1, seconds=0.5),
     )
 
 
@@ -179,11 +175,11 @@ def test_a_codec_may_be_named(tmp_path):
 
 
 def test_ids_of_cityscapes_are_for_its_classes(tmp_path):
-    for classes, told in ((CLASSES[:5], "5 classes of its own"), (None, "unknown classes")):
+    for classes, told in ((CLASSES[:5], "5 other classes"), (None, "unknown classes")):
         with pytest.raises(ReservoirError, match=f"the model has {told}: write 'trainids'"):
             FrameWriter(tmp_path, "drive", PALETTE, classes, labels="labelids")
     assert not list(tmp_path.iterdir())
-    for kind in ("trainids", "colours"):
+    for kind in ("trainids", "colors"):
         FrameWriter(tmp_path, "drive", PALETTE[:5], CLASSES[:5], labels=kind)
 
 
@@ -203,8 +199,9 @@ def test_labels_below_the_confidence_are_255(tmp_path, kind, suffix, road, car, 
     assert line["below_confidence"] == (0.5 if least else 0.0)
 
 
-def test_labels_in_colours(tmp_path):
-    write(tmp_path, [result()], shown="none", labels="colours", min_confidence=0.5)
+@pytest.mark.parametrize("labels", ["colors", "colours"])
+def test_labels_in_colors(tmp_path, labels):
+    write(tmp_path, [result()], shown="none", labels=labels, min_confidence=0.5)
     label = cv2.imread(str(next(tmp_path.rglob("*_gt_labelColor.png"))))
     assert label[0, 0].tolist() == [128, 64, 128]
     assert label[0, -1].tolist() == [0, 0, 0]

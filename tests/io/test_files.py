@@ -8,6 +8,7 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import (
     atomic_write,
     cache_folder,
+    digest,
     display_path,
     file_digest,
     make_work_dir,
@@ -28,7 +29,7 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
 
 def test_shipped_files():
     assert shipped("configs/_base_").is_dir()
-    with pytest.raises(ReservoirError, match=r"nothing\.py should have come with .* install it"):
+    with pytest.raises(ReservoirError, match=r"nothing\.py is missing, .* install mmseg"):
         shipped("configs/nothing.py")
 
 
@@ -104,7 +105,10 @@ def test_damaged_tensors_are_explained(tmp_path):
 def test_digest(tmp_path):
     data = bytes(range(256)) * 5000  # more than one piece
     (tmp_path / "a").write_bytes(data)
-    assert file_digest(tmp_path / "a") == hashlib.sha256(data).hexdigest()
+    expected = hashlib.sha256(data).hexdigest()
+    assert file_digest(tmp_path / "a") == digest([data]) == expected
+    assert digest([data[:9], memoryview(data)[9:]]) == expected
+    assert digest("ä") == hashlib.sha256("ä".encode()).hexdigest()
 
 
 def test_a_work_directory_can_be_written_to(tmp_path):

@@ -12,12 +12,12 @@ def stream():
 
 
 @pytest.fixture
-def station(stream, tmp_path):
-    station = StreamWorker(stream, tmp_path / "saved")
-    station.start()
-    yield station
+def worker(stream, tmp_path):
+    worker = StreamWorker(stream, tmp_path / "saved")
+    worker.start()
+    yield worker
     stream.end()
-    station.stop(timeout=30)
+    worker.stop(timeout=30)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ ALARMED = {"alarms": 2, "trust": 0.25, "reach": 0.5, "aligned": 24}
 
 
 @pytest.fixture
-def address(station):
-    config = uvicorn.Config(make_app(station, "secret"), port=0, log_level="warning")
+def address(worker):
+    config = uvicorn.Config(make_app(worker, "secret"), port=0, log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -63,7 +63,7 @@ def test_without_the_key_of_the_address_the_buttons_rest(address, stream, until,
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_it_shows_frames_and_acts_and_survives_a_closed_tab(
-    address, station, stream, until, tmp_path, size
+    address, worker, stream, until, tmp_path, size
 ):
     from selenium.webdriver.common.by import By
 
@@ -73,7 +73,7 @@ def test_it_shows_frames_and_acts_and_survives_a_closed_tab(
             return driver.find_element(By.ID, name).text
 
         stream.step(0)
-        until(lambda: station.state()["frame"] == 1)
+        until(lambda: worker.state()["frame"] == 1)
         driver.get(f"{address}/#secret")
         until(lambda: text("frame") == "1")
         stream.step(1, opened=True)
@@ -88,7 +88,7 @@ def test_it_shows_frames_and_acts_and_survives_a_closed_tab(
         assert driver.execute_script(painted)[3] == 255
         driver.find_element(By.ID, "pause").click()
         driver.find_element(By.ID, "save").click()
-        until(lambda: station._wishes.qsize() == 2)
+        until(lambda: worker._actions.qsize() == 2)
         stream.step(1)
         until(lambda: text("status") == "adaptation paused")
         assert [name for name, _ in stream.asked] == ["pause", "save"]
@@ -97,6 +97,6 @@ def test_it_shows_frames_and_acts_and_survives_a_closed_tab(
         )
         assert console_errors(driver) == []
     stream.step(0)  # nobody looks
-    until(lambda: station.state()["frame"] == 4)
+    until(lambda: worker.state()["frame"] == 4)
     with urlopen(f"{address}/state") as answer:
         assert answer.status == 200

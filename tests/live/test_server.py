@@ -18,10 +18,10 @@ TOKEN = {"X-Token": "secret"}
 
 
 @pytest.fixture
-def client(station, stream, until):
+def client(worker, stream, until):
     stream.step()
-    until(lambda: station.state()["frame"] == 1)
-    return TestClient(make_app(station, "secret"), base_url=HERE)
+    until(lambda: worker.state()["frame"] == 1)
+    return TestClient(make_app(worker, "secret"), base_url=HERE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -114,10 +114,10 @@ def test_an_action_with_the_token_is_done_after_the_next_frame(client, stream, u
         ({**TOKEN, "Host": "evil.example"}, 400),
     ],
 )
-def test_strangers_change_nothing(client, station, stream, until, headers, status):
+def test_strangers_change_nothing(client, worker, stream, until, headers, status):
     assert client.post("/act", json={"action": "pause"}, headers=headers).status_code == status
     stream.step()
-    until(lambda: station.state()["frame"] == 2)
+    until(lambda: worker.state()["frame"] == 2)
     assert stream.asked == []
 
 
@@ -166,16 +166,16 @@ def test_garbage_is_refused_and_the_page_lives_on(client, path):
         b'{"action": "pause", "x": "' + b"a" * 5000 + b'"}',
     ],
 )
-def test_garbage_is_no_action(client, station, stream, until, body):
+def test_garbage_is_no_action(client, worker, stream, until, body):
     assert client.post("/act", content=body, headers=TOKEN).status_code in (400, 413)
     stream.step()
-    until(lambda: station.state()["frame"] == 2)
+    until(lambda: worker.state()["frame"] == 2)
     assert stream.asked == []
 
 
-def test_two_viewers_see_the_same(client, station, stream, until):
+def test_two_viewers_see_the_same(client, worker, stream, until):
     other = TestClient(client.app, base_url="http://localhost:8000")
     stream.step(1)
-    until(lambda: station.state()["frame"] == 2)
+    until(lambda: worker.state()["frame"] == 2)
     first, second = (c.get("/state").json() for c in (client, other))
     assert first["timeline"] == second["timeline"] == [0, 1]

@@ -50,10 +50,10 @@ bodies = st.lists(st.binary(max_size=700), max_size=4)
 
 
 @pytest.fixture
-def app(station, stream, until):
+def app(worker, stream, until):
     stream.step()
-    until(lambda: station.state()["frame"] == 1)
-    return make_app(station, "secret")
+    until(lambda: worker.state()["frame"] == 1)
+    return make_app(worker, "secret")
 
 
 def scope_of(kind, path, headers, method="GET", query=b""):
@@ -108,14 +108,14 @@ def status_of(sent):
     pieces=bodies,
 )
 def test_any_request_is_answered(
-    app, station, stream, tmp_path, path, query, method, host, more, pieces
+    app, worker, stream, tmp_path, path, query, method, host, more, pieces
 ):
-    before = station.state(), sorted(tmp_path.rglob("*"))
+    before = worker.state(), sorted(tmp_path.rglob("*"))
     given = [(b"host", host), *more]
     has_token = any(name.lower() == b"x-token" and value == b"secret" for name, value in more)
     status_of(use(app, scope_of("http", path, given, method, query), pieces))
-    assert has_token or station._wishes.empty()
-    assert (station.state(), sorted(tmp_path.rglob("*"))) == before
+    assert has_token or worker._actions.empty()
+    assert (worker.state(), sorted(tmp_path.rglob("*"))) == before
     assert stream.asked == []  # no frame came, between which anything could be done
 
 

@@ -80,7 +80,7 @@ def test_every_option_can_be_written_in_a_config(name):
     parameters = parameters_of(METHODS[name])
     assert set(given) <= set(parameters)
     own = {n: p.default for n, p in parameters.items() if n not in given}
-    pick("method", {"type": name, **own}, "method", given=given)  # checks their types
+    pick("method", {"type": name, **own}, "method", injected=given)  # checks their types
     # Written out in full, it is the same method.
     build = prompt_method if name in PROMPT_METHODS else make_method
     images = {} if name in PROMPT_METHODS else {"supports": METHODS[name].supports[0]}

@@ -91,5 +91,5 @@ def test_broken_pixels_do_not_break_the_parameters():
 
 @pytest.mark.parametrize("options", [dict(margin=0), dict(confidence=1.0), dict(confidence=-0.1)])
 def test_thresholds_that_nothing_can_pass_are_refused(options):
-    with pytest.raises(ReservoirError, match="margin above 0 and a confidence in"):
+    with pytest.raises(ReservoirError, match=r"Becotta\.(margin|confidence) must be a number"):
         logit_method(Becotta, **options)

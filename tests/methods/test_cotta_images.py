@@ -130,11 +130,11 @@ def test_the_papers_confidence_goes_by_the_number_of_classes(classes, confidence
 
 
 def test_bad_options_are_explained():
-    with pytest.raises(ReservoirError, match="one view or more"):
+    with pytest.raises(ReservoirError, match="views must be a whole number of at least 1"):
         cotta(views=0)
-    with pytest.raises(ReservoirError, match="unknown average of cotta_images 'labels'"):
+    with pytest.raises(ReservoirError, match="one of probabilities, logits, got 'labels'"):
         cotta(average="labels")
     with pytest.raises(ReservoirError, match=r"method\.augment has no option 'blurr'"):
         cotta(augment=dict(blurr=(0, 1)))
-    with pytest.raises(ReservoirError, match=r"momentum and restore in \[0, 1\]"):
+    with pytest.raises(ReservoirError, match=r"momentum must be a number in \[0, 1\]"):
         cotta(momentum=2)

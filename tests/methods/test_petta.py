@@ -40,9 +40,11 @@ def test_prepare_finds_mean_and_variance_of_the_features_by_class():
     method, expected = petta(), source_features()
     assert expected
     for y, (mean, variance) in expected.items():
-        torch.testing.assert_close(method.known["mean"][y], mean)
-        torch.testing.assert_close(method.known["variance"][y], variance, rtol=1e-6, atol=1e-12)
-    counts = method.known["count"]
+        torch.testing.assert_close(method.source_features["mean"][y], mean)
+        torch.testing.assert_close(
+            method.source_features["variance"][y], variance, rtol=1e-6, atol=1e-12
+        )
+    counts = method.source_features["count"]
     assert counts.sum() == 32
     assert {y for y in range(5) if counts[y] >= 2} == set(expected)
 
@@ -51,11 +53,11 @@ def cross_entropy(p, q):
     return -(p * q.log()).sum(1)
 
 
-@pytest.mark.parametrize("regulariser", ["cosine", "l2"])
+@pytest.mark.parametrize("regularizer", ["cosine", "l2"])
 @pytest.mark.parametrize("classification", ["self_training", "cross_entropy"])
-def test_three_updates_are_those_of_the_paper(regulariser, classification):
+def test_three_updates_are_those_of_the_paper(regularizer, classification):
     options = dict(alpha_0=0.4, lambda_0=7.0, rate=0.3, seed=5)
-    method = petta(regulariser=regulariser, classification=classification, **options)
+    method = petta(regularizer=regularizer, classification=classification, **options)
     hand, known, source = ByHand(rate=0.3), source_features(), make_classifier(DOUBLE)
     theta_0 = torch.cat([p.detach().flatten() for p in norm_affine(source).values()])
     generator, augment = torch.Generator().manual_seed(5), Augment()
@@ -89,7 +91,7 @@ def test_three_updates_are_those_of_the_paper(regulariser, classification):
         else:
             fit = cross_entropy(target, strong)
         theta = torch.cat([p.flatten() for p in norm_affine(hand.student).values()])
-        if regulariser == "cosine":
+        if regularizer == "cosine":
             distance = 1 - theta @ theta_0 / (theta.norm() * theta_0.norm())
         else:
             distance = ((theta - theta_0) ** 2).sum()
@@ -117,11 +119,11 @@ def test_far_from_the_source_the_teacher_stands_still():
 
 def test_classes_that_the_source_has_not_shown_are_not_measured():
     method, (x, y) = petta(), batches(2)
-    method.known["count"].fill_(1)
+    method.source_features["count"].fill_(1)
     method.adapt(x)
     method.adapt(y)
     assert method.divergence == 0
-    assert torch.equal(method.state["means"], method.known["mean"])
+    assert torch.equal(method.state["means"], method.source_features["mean"])
 
 
 def test_the_means_are_the_experts_own_and_the_source_is_shared():
@@ -130,12 +132,14 @@ def test_the_means_are_the_experts_own_and_the_source_is_shared():
     pipeline.step(fog, domain="fog")
     pipeline.step(1 - night / 2, domain="night")
     kept = pipeline.reservoir.checkout(1)[1]["means"].clone()
-    known = {name: value.clone() for name, value in pipeline.method.known.items()}
+    known = {name: value.clone() for name, value in pipeline.method.source_features.items()}
     for x in more:
         pipeline.step(1 - x / 2, domain="night")
     assert torch.equal(pipeline.reservoir.checkout(1)[1]["means"], kept)
     assert not torch.equal(pipeline.reservoir.checkout(2)[1]["means"], kept)
-    assert all(torch.equal(pipeline.method.known[name], value) for name, value in known.items())
+    assert all(
+        torch.equal(pipeline.method.source_features[name], value) for name, value in known.items()
+    )
     clone = pipeline.method.inherit_domain_state(pipeline.reservoir.checkout(2)[1])
     assert clone["means"] is None
 
@@ -161,15 +165,13 @@ def test_the_papers_settings_are_the_defaults():
     method = make_method(Petta, supports="images")
     assert (method.alpha_0, method.lambda_0, method.rate) == (0.001, 10, 0.05)
     assert method.bank.capacity == method.update_every == 64
-    assert method.norms.layers["4"].rate == 0.05
+    assert method.norms["4"].rate == 0.05
 
 
 def test_bad_options_and_nets_without_features_are_explained():
-    with pytest.raises(
-        ReservoirError, match="unknown regulariser of petta 'l1'; valid: cosine, l2"
-    ):
-        petta(regulariser="l1")
-    with pytest.raises(ReservoirError, match="unknown classification loss of petta 'ce'"):
+    with pytest.raises(ReservoirError, match="regularizer must be one of cosine, l2, got 'l1'"):
+        petta(regularizer="l1")
+    with pytest.raises(ReservoirError, match="one of self_training, cross_entropy"):
         petta(classification="ce")
     with pytest.raises(ReservoirError, match="Sequential has none"):
         make_method(Petta, supports="pixels")
@@ -205,7 +207,7 @@ def test_the_head_can_be_named():
 
 def test_a_layer_that_is_not_the_head_is_found_out():
     net = TwoHeads()
-    with pytest.raises(ReservoirError, match=r"'unused' is not the head .* given nothing"):
+    with pytest.raises(ReservoirError, match=r"'unused' is not the head .* got nothing"):
         Features(net)(net, X)
     with pytest.raises(ReservoirError, match=r"'body\.1' is not the head .*head="):
         Features(net, "body.1")(net, X)

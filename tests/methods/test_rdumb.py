@@ -56,5 +56,5 @@ def test_keeps_the_dtype(dtype):
 
 
 def test_mistakes_are_explained():
-    with pytest.raises(ReservoirError, match="never to reset is the method 'eta'"):
+    with pytest.raises(ReservoirError, match="the method 'eta' never resets"):
         logit_method(RDumb, reset_every=0)

@@ -168,9 +168,9 @@ def test_mistakes_are_explained(images):
     space = ParamSpace(net, norm_affine(net))
     with pytest.raises(ReservoirError, match=r'vpt adapts visual prompts: .*type="prompt"'):
         Vpt(net, space, torch.optim.Adam)
-    with pytest.raises(ReservoirError, match="unknown loss of prompts 'entrpy'"):
+    with pytest.raises(ReservoirError, match="one of alignment, entropy, got 'entrpy'"):
         prompt_method(Vpt, loss="entrpy")
-    with pytest.raises(ReservoirError, match="first_steps must be at least 1, got 0"):
+    with pytest.raises(ReservoirError, match="at least 1, or None, got 0"):
         prompt_method(Vpt, first_steps=0)
     with pytest.raises(
         ReservoirError, match=r"vpt has no source statistics: give it source images"

@@ -193,7 +193,7 @@ def test_mistakes_with_factors_are_explained():
     net = TwoFactors()
     with pytest.raises(ReservoirError, match="in pairs named lora_A and lora_B"):
         LowRankSpace(net, {"lora_A.weight": net.lora_A.weight})
-    with pytest.raises(ReservoirError, match="unknown average of low-rank factors 'sum'"):
+    with pytest.raises(ReservoirError, match="average must be one of factors, product, got 'sum'"):
         make_factors("sum")
 
 

@@ -119,8 +119,8 @@ def test_a_copied_model_has_its_own_prompts():
 def test_it_is_found_inside_a_model_and_by_name_of_the_space():
     net = nn.Sequential(nn.Identity(), make_vit())
     space = pick(
-        "params", dict(type="prompt", under="1", count=2), "params", given=("model",)
-    ).make(model=net)
+        "params", dict(type="prompt", under="1", count=2), "params", injected=("model",)
+    ).build(model=net)
     assert space.names == ["1.prompts.tokens"]
     expected = by_hand(make_vit(), space.snapshot().view(2, 12), X)[0]
     torch.testing.assert_close(net(X), expected)
@@ -129,7 +129,7 @@ def test_it_is_found_inside_a_model_and_by_name_of_the_space():
 def test_mistakes_are_explained():
     with pytest.raises(ReservoirError, match=r"no vision transformer .*'blocks', 'head'"):
         prompt_space(nn.Sequential(nn.Conv2d(3, 4, 1)))
-    with pytest.raises(ReservoirError, match=r"at least 1 prompt, got 0"):
+    with pytest.raises(ReservoirError, match=r"count must be a whole number of at least 1, got 0"):
         prompt_space(make_vit(), count=0)
     with pytest.raises(
         ReservoirError, match=r"unknown params.init 'norml' \(did you mean 'normal'"

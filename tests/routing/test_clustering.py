@@ -120,5 +120,5 @@ def test_mistakes_are_explained():
         InformationClustering(distance="manhattan").start(SOURCE)
     with pytest.raises(ReservoirError, match="temperature must be"):
         InformationClustering(temperature=0).start(SOURCE)
-    with pytest.raises(ReservoirError, match=r"unknown target of weight decay 'origin'"):
+    with pytest.raises(ReservoirError, match="must be one of source, zero, got 'origin'"):
         InformationClustering(decay_towards="origin").start(SOURCE)

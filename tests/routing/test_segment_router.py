@@ -19,7 +19,7 @@ def draw(n, at=None, seed=0, by=20.0):
 
 
 def make_router(**options):
-    space = StyleSpace(all=["standardise", "whiten", "squash"])
+    space = StyleSpace(all=["standardize", "whiten", "squash"])
     return SegmentRouter(space, **options).fit(Calibration(draw(200, seed=99)))
 
 
@@ -121,7 +121,7 @@ def test_state_round_trip_continues_identically(send):
 def test_mistakes_are_explained():
     with pytest.raises(ReservoirError, match="style vector is not finite"):
         make_router().route(torch.full((D,), float("nan")))
-    with pytest.raises(ReservoirError, match="switch must lie in"):
+    with pytest.raises(ReservoirError, match=r"switch must be a number in \(0, 1\)"):
         make_router(switch=1.0)
     with pytest.raises(ReservoirError, match="run <= lag <= members"):
         make_router(run=9, lag=5)

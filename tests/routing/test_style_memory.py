@@ -84,9 +84,9 @@ def test_state_round_trip_continues_identically(kind):
 
 
 def test_mistakes_are_explained():
-    with pytest.raises(ReservoirError, match="M >= 1, got 0"):
+    with pytest.raises(ReservoirError, match="whole number of at least 1, got 0"):
         ReservoirSampling(0)
-    with pytest.raises(ReservoirError, match="M >= K_max = 16, got 8"):
+    with pytest.raises(ReservoirError, match="capacity must be at least k_max = 16, got 8"):
         ReservoirSampling(8, per_expert=True)
     large = ReservoirSampling(5)
     fill(large, range(5))

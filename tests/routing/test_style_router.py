@@ -161,11 +161,11 @@ def test_state_round_trip_continues_identically(send):
 
 
 def test_mistakes_are_explained():
-    with pytest.raises(ReservoirError, match="K_max >= 1 expert, got 0"):
+    with pytest.raises(ReservoirError, match="k_max must be a whole number of at least 1, got 0"):
         make_router(k_max=0)
-    with pytest.raises(ReservoirError, match="temperature must be a number above 0 or 'sqrt_d'"):
+    with pytest.raises(ReservoirError, match="temperature must be a number above 0, or 'sqrt_d'"):
         make_router(temperature="sqrt_x")
-    with pytest.raises(ReservoirError, match=r"unknown order of assign 'befor'.*'before'"):
+    with pytest.raises(ReservoirError, match=r"assign must be one of before, after, got 'befor'"):
         make_router(assign="befor")
     with pytest.raises(ReservoirError, match="style"):
         make_router().route(None)

@@ -205,7 +205,7 @@ def test_options(tmp_path):
     with pytest.raises(ReservoirError, match="--resume goes on with a run, --overwrite replaces"):
         RunSaver(tmp_path, resume="auto", overwrite=True)
     for wrong in (dict(minutes=0.0), dict(images=0)):
-        with pytest.raises(ReservoirError, match="every so many minutes"):
+        with pytest.raises(ReservoirError, match=r"(minutes|images) must be .* got 0"):
             RunSaver(tmp_path, **wrong)
 
 

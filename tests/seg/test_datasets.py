@@ -151,5 +151,5 @@ def test_too_few_source_images_are_explained(tmp_path):
         UnlabelledImages(data_root=str(tmp_path))
     with pytest.raises(ReservoirError, match=r"0 source images .*nowhere"):
         UnlabelledImages(data_root=str(tmp_path / "nowhere"))
-    with pytest.raises(ReservoirError, match=r"source_images\.num_images must be 2 or more"):
+    with pytest.raises(ReservoirError, match=r"whole number of at least 2, or None"):
         UnlabelledImages(data_root=str(tmp_path), num_images=0)

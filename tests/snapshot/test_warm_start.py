@@ -42,7 +42,7 @@ def test_options_of_the_start_are_checked_before_anything_is_read(tmp_path):
         plan(start_from=str(tmp_path / "nowhere"))
     with pytest.raises(ReservoirError, match=r"name its folder, reservoir\.start_from"):
         plan(frozen=True)
-    with pytest.raises(ReservoirError, match=r"reservoir\.start_from must be of type str"):
+    with pytest.raises(ReservoirError, match=r"reservoir\.start_from must be a string, or None"):
         plan(start_from=3)
     with pytest.raises(ReservoirError, match=r"did you mean 'start_from'"):
         plan(start_form="x")

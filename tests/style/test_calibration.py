@@ -118,7 +118,7 @@ def test_reads_until_there_are_enough(batches, passes, expected):
 
 @pytest.mark.parametrize("batches", [0, 1, -3])
 def test_senseless_numbers(batches):
-    with pytest.raises(ReservoirError, match="batches must be a whole number, 2 or more"):
+    with pytest.raises(ReservoirError, match="batches must be a whole number of at least 2"):
         calibrate(torch.neg, Shuffled(), batches=batches)
 
 

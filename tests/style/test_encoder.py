@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.option_types import check_value
 from mmseg_reservoir.style.encoder import (
     Encoder,
-    check_crop,
-    check_size,
+    Size,
+    as_pair,
     middle,
     reduced,
     weight_digest,
@@ -51,7 +52,7 @@ def test_the_fingerprint_has_class_and_weights(dtype):
     [((5, 7), (5, 7)), (8, (8, 16)), (0.25, (4, 8)), (64, (16, 32)), (1.0, (16, 32))],
 )
 def test_a_pair_is_literal_the_others_keep_proportions_and_never_enlarge(size, shape):
-    assert reduced(torch.rand(2, 3, 16, 32), check_size(size)).shape == (2, 3, *shape)
+    assert reduced(torch.rand(2, 3, 16, 32), as_pair(size)).shape == (2, 3, *shape)
 
 
 def test_a_pixel_is_the_mean_of_those_it_stands_for():
@@ -62,7 +63,7 @@ def test_a_pixel_is_the_mean_of_those_it_stands_for():
 @pytest.mark.parametrize("size", [0, -3, 1.5, 0.0, (0, 4), (1, 2, 3), "half", True])
 def test_what_is_no_size_is_refused(size):
     with pytest.raises(ReservoirError, match="a share of both sides"):
-        check_size(size)
+        check_value(size, Size | None, "size")
 
 
 def test_the_middle_keeps_its_pixels_as_they_are():
@@ -70,9 +71,3 @@ def test_the_middle_keeps_its_pixels_as_they_are():
     assert middle(image, 0.5).tolist() == [[[[7, 8, 9], [13, 14, 15]]]]
     assert torch.equal(middle(image, 1), image)
     assert middle(image, 0.01).shape == (1, 1, 1, 1)
-
-
-@pytest.mark.parametrize("crop", [0, 1.5, -0.5, (0.5, 0.5), "half", True])
-def test_what_is_no_crop_is_refused(crop):
-    with pytest.raises(ReservoirError, match=r"style\.crop must be a share of both sides"):
-        check_crop(crop)

@@ -28,7 +28,7 @@ def test_identity_keeps_and_gain_removal_centres_every_block():
 
 def test_standardise_and_whiten_do_what_they_say():
     styles = make_styles()
-    standard = apply(StyleSpace(all=["standardise"]).fit(styles), styles)
+    standard = apply(StyleSpace(all=["standardize"]).fit(styles), styles)
     torch.testing.assert_close(standard.std(dim=0), torch.ones(8))
     white = apply(StyleSpace(all=["whiten"]).fit(styles), styles)
     torch.testing.assert_close(torch.cov(white.T), torch.eye(8), atol=0.3, rtol=0)
@@ -37,7 +37,7 @@ def test_standardise_and_whiten_do_what_they_say():
 def test_a_dead_channel_stays_finite():
     styles = make_styles()
     styles[:, 3] = 1
-    space = StyleSpace(all=["standardise", "whiten", "squash"]).fit(styles)
+    space = StyleSpace(all=["standardize", "whiten", "squash"]).fit(styles)
     assert torch.isfinite(apply(space, styles)).all()
 
 
@@ -76,7 +76,7 @@ def test_encoder_tells_its_blocks():
 
 @pytest.mark.parametrize("send", [dict, sent])
 def test_state_round_trip(send):
-    parts = {"all": ["standardise", "whiten", "squash"]}
+    parts = {"all": ["standardize", "whiten", "squash"]}
     one, other = (StyleSpace(**parts).fit(make_styles(seed=seed)) for seed in (1, 2))
     other.load_state_dict(send(one.state_dict()))
     style = make_styles(1, seed=3)[0]

@@ -148,14 +148,14 @@ def test_mistakes_are_explained(tmp_path, monkeypatch):
     [
         (dict(taps=[3]), r"taps \[3\].*choose from \[0, 2, 5"),
         (dict(taps=[]), "taps"),
-        (dict(taps=7), "taps 7 must be"),
+        (dict(taps=7), "taps must be a list, each a whole number, or a string, got 7"),
         (dict(taps="shalow"), r"unknown set of style taps 'shalow'.*'shallow'"),
         (dict(statistic="std"), r"unknown style statistic 'std'.*logvar"),
-        (dict(statistic=3), "statistic must be a name or a function of features, got 3"),
+        (dict(statistic=3), "statistic must be a string, or a function, got 3"),
         (dict(statistic=lambda x: x), r"'<lambda>' returns \(2, 64, 8, 8\).*return one vector"),
         (dict(size=1.5), r"size must be \(height, width\)"),
         (dict(size=(0, 16)), r"size must be \(height, width\)"),
-        (dict(crop=2), r"style\.crop must be a share"),
+        (dict(crop=2), r"crop must be a number in"),
     ],
 )
 def test_options_are_checked_before_anything_is_read(monkeypatch, options, message):

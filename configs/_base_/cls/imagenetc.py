@@ -5,7 +5,7 @@ data = dict(
     type="imagenetc",
     root="data/ImageNet-C",
     severity=5,
-    # The 5000 images of RobustBench, whose repository has this list; None for all 50,000.
+    # The 5000 images of RobustBench (its repository has this list); None for all 50,000.
     image_list="data/imagenet_test_image_ids.txt",
 )
 method = dict(optimizer=dict(type="SGD", lr=2.5e-4, momentum=0.9, nesterov=True))

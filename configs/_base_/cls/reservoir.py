@@ -2,5 +2,5 @@
 with_reservoir = dict(
     preset="published",  # or "robust", "paper", "published_code"
     style=dict(weights="torchvision"),  # downloads VGG-19, 550 MB; "shipped": another VGG-19
-    calibration=dict(batches=1000),  # source batches for tau, drawn anew until there are so many
+    calibration=dict(batches=1000),  # source batches for tau, drawn again until there are so many
 )

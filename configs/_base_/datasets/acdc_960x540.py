@@ -21,7 +21,7 @@ test_dataloader = dict(
     ),
 )
 test_evaluator = dict(type="IoUMetric", iou_metrics=["mIoU"])
-# Unlabelled images of the source domain, from which the reservoir learns what is not new.
+# Unlabeled images of the source domain, by which the reservoir recognizes what is new.
 source_images = dict(
     data_root="data/cityscapes/leftImg8bit/train",
     img_suffix="_leftImg8bit.png",

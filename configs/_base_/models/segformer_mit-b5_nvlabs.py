@@ -1,4 +1,4 @@
-# SegFormer-B5 as NVlabs trained it: for their weights, converted by tools/convert_checkpoint.py.
+# SegFormer-B5 as NVlabs trained it: for their weights, converted by reservoir convert.
 # The epsilons are theirs too: LayerNorms 1e-6 but for those behind a strided convolution.
 _base_ = "./segformer_mit-b5.py"
 model = dict(

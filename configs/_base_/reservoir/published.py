@@ -1,5 +1,5 @@
-# ReservoirTTA as published, with the paper's style memory. What a preset says is not repeated here,
-# or another preset would not be what its name says. Options, with the values of this preset:
+# ReservoirTTA as published, with the paper's style memory. A config names a preset and does not
+# repeat its options, so that another preset can replace it. Most options, with their values here:
 #
 # k_max=16                          the largest number of experts
 # style.type="vgg"                  or "model": taps of the source model itself

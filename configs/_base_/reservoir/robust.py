@@ -1,5 +1,5 @@
-# The robust preset, which is the default: experts align feature moments (docs/alignment.md), are
-# guarded and learn from each other (docs/robust.md). Options beside those of ./published.py:
+# The robust preset, which is the default: experts align feature moments (docs/alignment.md), have a
+# guard and learn from each other (docs/robust.md). Options beyond those of ./published.py:
 #
 # alignment.type="moments"  alignment.reach=None (found by trials), .kappa=2.0, .layers="norms"
 #                           alignment=None: no alignment
@@ -7,6 +7,6 @@
 # pipeline.source="keep"    predict the source's domain with the source model; "adapt": adapt to it
 # guard.type="labels"       guard.every=16, .margin=None (from source images), .waver=0.05
 #                           guard=None: no guard
-# pooling.type="evidence"   pooling.n0: how many images of its own outweigh what others say
-# trigger=None              dict(type="settled"): adapt only where it pays (docs/trigger.md)
+# pooling.type="evidence"   pooling.n0=8000: images at which an expert relies half on others
+# trigger=None              dict(type="settled"): adapt only when it helps (docs/trigger.md)
 reservoir = dict(preset="robust")

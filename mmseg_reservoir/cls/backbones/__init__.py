@@ -1,7 +1,8 @@
-"""The backbones of the paper and two small ones. All take images in [0, 1] and return logits."""
+"""The backbones of the paper and two small ones: images in [0, 1] to logits."""
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 from torch import nn
@@ -10,7 +11,7 @@ from ...config.schema import Options, pick
 from ...errors import ReservoirError
 from ...registry import register
 from .cifar_nets import CifarResNeXt, WideResNet
-from .timm_models import Normalised, adacontrast_backbone, timm_backbone
+from .timm_models import Normalized, adacontrast_backbone, timm_backbone
 from .trained import trained_net
 from .weights import load_weights
 
@@ -29,30 +30,35 @@ register("backbone", "digits_vit")(partial(trained_net, name="digits_vit"))
 
 
 def build_backbone(options: Options) -> nn.Module:
-    """The network that ``dict(type="wrn28_10", checkpoint="Standard.pt")`` describes.
+    """Build a network from options such as ``dict(type="wrn28_10", checkpoint="Standard.pt")``.
 
-    Weights that nobody names are random, which is an error waiting to happen; so a checkpoint (or
-    ``pretrained=True`` for timm) is needed unless ``random=True`` says that this is meant. A net
-    that does not load its weights itself gets them here.
+    Weights are required: ``checkpoint``, or ``pretrained=True``, or ``random=True`` for tests.
     """
     options = dict(options)
     random, checkpoint = options.pop("random", False), options.pop("checkpoint", None)
-    choice = pick("backbone", options, "model", given=("checkpoint",))
+    choice = pick("backbone", options, "model", injected=("checkpoint",))
     if not (random or checkpoint or options.get("pretrained")):
         raise ReservoirError(
             f"backbone {choice.name!r} has no weights: give checkpoint=PATH"
             f"{', or pretrained=True' * choice.accepts('pretrained')} (or random=True to try "
             "things out)"
         )
-    net = choice.make(checkpoint=checkpoint)
+    net = choice.build(checkpoint=checkpoint)
     if checkpoint is not None and not choice.accepts("checkpoint"):
         load_weights(net, checkpoint)
     return net.eval()
 
 
+def __getattr__(name: str) -> type:
+    if name != "Normalised":  # old name
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now Normalized", DeprecationWarning, stacklevel=2)
+    return Normalized
+
+
 __all__ = [
     "CifarResNeXt",
-    "Normalised",
+    "Normalized",
     "WideResNet",
     "build_backbone",
     "load_weights",

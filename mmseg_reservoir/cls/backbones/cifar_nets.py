@@ -1,14 +1,12 @@
-"""Residual networks for images of 32 x 32.
+"""Residual networks for images of 32 x 32, with the keys of RobustBench's checkpoints.
 
-The names of the parts are those in RobustBench's checkpoints ("Standard" for CIFAR-10) and in those
-of AugMix (Hendrycks et al., ICLR 2020), which RobustBench hands on, so that they load as they are.
+These are "Standard" for CIFAR-10, and AugMix (Hendrycks et al., ICLR 2020) for CIFAR-100.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,7 +16,7 @@ EXPANSION = 4
 
 
 class WideBlock(nn.Module):
-    """Two 3 x 3 convolutions, each after its norm and ReLU, beside a shortcut."""
+    """Two 3 x 3 convolutions, each after its norm and ReLU, with a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
@@ -32,13 +30,12 @@ class WideBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         active = F.relu(self.bn1(x))
-        # A convolved shortcut shares the first norm; an identity goes around it.
+        # A convolution in the shortcut takes the normed input, an identity the input itself.
         shortcut = x if self.convShortcut is None else self.convShortcut(active)
         return shortcut + self.conv2(F.relu(self.bn2(self.conv1(active))))
 
 
 def _wide_group(count: int, inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    """Blocks of one resolution."""
     blocks = [WideBlock(inputs, outputs, stride)]
     blocks += [WideBlock(outputs, outputs) for _ in range(count - 1)]
     return nn.Sequential(OrderedDict(layer=nn.Sequential(*blocks)))
@@ -47,12 +44,12 @@ def _wide_group(count: int, inputs: int, outputs: int, stride: int) -> nn.Sequen
 class WideResNet(nn.Module):
     """WRN-``depth``-``width`` (Zagoruyko and Komodakis, BMVC 2016); 28-10 has 36.48 M parameters.
 
-    Takes images in [0, 1] as they are: RobustBench's "Standard" was trained without normalisation.
+    RobustBench's "Standard" was trained on images in [0, 1] without normalization.
 
     Args:
-        depth: Layers: 4 more than a multiple of 6.
-        width: How many times wider than a ResNet of 16, 32 and 64 channels.
-        classes: Of the data set.
+        depth: Number of layers: 4 more than a multiple of 6.
+        width: Factor on the channels of a ResNet of 16, 32 and 64 channels.
+        classes: Number of classes.
     """
 
     def __init__(self, depth: int = 28, width: int = 10, classes: int = 10) -> None:
@@ -75,7 +72,7 @@ class WideResNet(nn.Module):
 
 
 class ResNeXtBlock(nn.Module):
-    """Narrow, convolve in groups, widen; beside a shortcut."""
+    """A bottleneck with a grouped convolution and a shortcut."""
 
     def __init__(self, inputs: int, planes: int, groups: int, base: int, stride: int) -> None:
         super().__init__()
@@ -100,19 +97,27 @@ class ResNeXtBlock(nn.Module):
         return F.relu(shortcut + self.bn_expand(self.conv_expand(x)))
 
 
+def _resnext_stage(
+    count: int, inputs: int, planes: int, groups: int, base: int, stride: int
+) -> nn.Sequential:
+    outputs = planes * EXPANSION
+    first = ResNeXtBlock(inputs, planes, groups, base, stride)
+    rest = [ResNeXtBlock(outputs, planes, groups, base, 1) for _ in range(count - 1)]
+    return nn.Sequential(first, *rest)
+
+
 class CifarResNeXt(nn.Module):
     """ResNeXt-``depth`` (Xie et al., CVPR 2017); AugMix's has 6.90 M parameters for 100 classes.
 
     AugMix calls it ResNeXt-29 (32x4d). Its checkpoint has *four* groups, of 32 channels in the
-    first stage: the defaults here. Takes images in [0, 1] and normalises them itself.
+    first stage: the defaults here. The network normalizes images in [0, 1].
 
     Args:
-        depth: Layers: 2 more than a multiple of 9.
+        depth: Number of layers: 2 more than a multiple of 9.
         groups: Cardinality.
-        base: Channels of a group where the stage has 64.
-        classes: Of the data set.
-        mean: Of the normalisation.
-        std: Of the normalisation.
+        base: Channels of a group in a stage of 64.
+        classes: Number of classes.
+        mean, std: Normalization.
     """
 
     def __init__(
@@ -128,18 +133,13 @@ class CifarResNeXt(nn.Module):
         count, rest = divmod(depth - 2, 9)
         if rest or count < 1:
             raise ReservoirError(f"depth must be 11, 20, 29, 38, ..., got {depth}")
-        # Not in the state: checkpoints have them or not, and they are no weights.
-        self.register_buffer("mean", torch.tensor(float(mean)), persistent=False)
-        self.register_buffer("std", torch.tensor(float(std)), persistent=False)
+        self.mean, self.std = mean, std
         self.conv_1_3x3 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
         self.bn_1 = nn.BatchNorm2d(64)
-        inputs = 64
-        for number, (planes, stride) in enumerate(((64, 1), (128, 2), (256, 2)), start=1):
-            blocks = [ResNeXtBlock(inputs, planes, groups, base, stride)]
-            inputs = planes * EXPANSION
-            blocks += [ResNeXtBlock(inputs, planes, groups, base, 1) for _ in range(count - 1)]
-            self.add_module(f"stage_{number}", nn.Sequential(*blocks))
-        self.classifier = nn.Linear(inputs, classes)
+        self.stage_1 = _resnext_stage(count, 64, 64, groups, base, stride=1)
+        self.stage_2 = _resnext_stage(count, 256, 128, groups, base, stride=2)
+        self.stage_3 = _resnext_stage(count, 512, 256, groups, base, stride=2)
+        self.classifier = nn.Linear(256 * EXPANSION, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         x = F.relu(self.bn_1(self.conv_1_3x3((images - self.mean) / self.std)))

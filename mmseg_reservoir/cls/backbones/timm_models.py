@@ -1,4 +1,4 @@
-"""Backbones through timm, which need not be installed unless they are used."""
+"""Backbones from timm, which is only needed if one of them is used."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...errors import ReservoirError
 from .weights import load_weights
 
 
-class Normalised(nn.Module):
-    """Normalises images in [0, 1] by one mean and deviation per channel, then calls a network.
+class Normalized(nn.Module):
+    """A network with its normalization, so that every backbone takes images in [0, 1]."""
 
-    So every backbone takes the same images, and the style sees what the stream has.
-    """
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, net: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
@@ -30,15 +30,15 @@ class Normalised(nn.Module):
 
 def timm_backbone(
     name: str, classes: int = 1000, pretrained: bool = False, checkpoint: str | None = None
-) -> Normalised:
-    """A network of timm, for images in [0, 1].
+) -> Normalized:
+    """Build a network of timm for images in [0, 1].
 
     Args:
-        name: As timm calls it, with the tag of the weights: ``resnet50.tv_in1k``. The tag decides
-            on the normalisation as well.
-        classes: Of the data set.
-        pretrained: Download timm's weights, which are cached; for as many classes as they have.
-        checkpoint: A file with other weights, which must fit exactly.
+        name: timm's name with the tag of the weights, such as ``resnet50.tv_in1k``. The tag also
+            selects the normalization.
+        classes: Number of classes.
+        pretrained: Whether to load timm's weights, downloaded once.
+        checkpoint: File with other weights, which must fit exactly.
     """
     timm = import_timm()
     if pretrained and checkpoint is not None:
@@ -48,22 +48,22 @@ def timm_backbone(
     except RuntimeError as error:
         near = ", ".join(timm.list_models(f"*{name.split('.')[0][:8]}*")[:8])
         raise ReservoirError(f"timm cannot make {name!r} ({error}); similar: {near}") from error
-    theirs = net.pretrained_cfg.get("num_classes")
-    if pretrained and theirs != classes:  # timm would leave the classifier random
+    pretrained_classes = net.pretrained_cfg.get("num_classes")
+    if pretrained and pretrained_classes != classes:  # timm would keep a random classifier
         raise ReservoirError(
-            f"the weights of {name!r} are for {theirs} classes, not for {classes}: give "
-            "checkpoint=PATH with weights of a net that was trained on these"
+            f"the weights of {name!r} are for {pretrained_classes} classes, not for {classes}: "
+            "give checkpoint=PATH with weights of a net that was trained on these"
         )
     if checkpoint is not None:
         load_weights(net, checkpoint)
-    return Normalised(net, net.pretrained_cfg["mean"], net.pretrained_cfg["std"])
+    return Normalized(net, net.pretrained_cfg["mean"], net.pretrained_cfg["std"])
 
 
 class BottleneckNet(nn.Module):
-    """A network to features ``(N, bottleneck)``, a norm of these, and a linear classifier.
+    """A network to features ``(N, bottleneck)``, a norm, and a linear classifier.
 
-    The names of the parts are those in AdaContrast's checkpoints. There the classifier has weight
-    normalisation; at test time that is a linear layer, which `load_weights` makes of it.
+    Its keys are those of AdaContrast's checkpoints. Their weight normalization of the classifier
+    is folded by `load_weights`.
     """
 
     def __init__(self, net: nn.Module, bottleneck: int, classes: int) -> None:
@@ -80,21 +80,24 @@ def adacontrast_backbone(
     classes: int = 126,
     bottleneck: int = 256,
     checkpoint: str | None = None,
-) -> Normalised:
-    """The ResNet-50 of AdaContrast (Chen et al., CVPR 2022), for images in [0, 1].
+) -> Normalized:
+    """Build the ResNet-50 of AdaContrast (Chen et al., CVPR 2022) for images in [0, 1].
 
-    The name is timm's, the classes are those of DomainNet-126, the checkpoint is a source model of
-    AdaContrast.
+    Args:
+        name: timm's name of the network.
+        classes: Number of classes. Defaults to those of DomainNet-126.
+        bottleneck: Number of features.
+        checkpoint: Source model of AdaContrast.
     """
     net = import_timm().create_model(name, pretrained=False, num_classes=bottleneck)
-    whole = BottleneckNet(net, bottleneck, classes)
+    bottleneck_net = BottleneckNet(net, bottleneck, classes)
     if checkpoint is not None:
-        load_weights(whole, checkpoint)
-    return Normalised(whole, net.pretrained_cfg["mean"], net.pretrained_cfg["std"])
+        load_weights(bottleneck_net, checkpoint)
+    return Normalized(bottleneck_net, net.pretrained_cfg["mean"], net.pretrained_cfg["std"])
 
 
 def import_timm() -> ModuleType:
-    """The module timm, or a clear error."""
+    """Return the module timm, or raise an error with the fix."""
     try:
         import timm
     except ImportError as error:
@@ -102,10 +105,10 @@ def import_timm() -> ModuleType:
             f"this backbone needs timm ({error}): pip install timm, with the torchvision that "
             f"belongs to torch {torch.__version__}"
         ) from error
-    # torchvision raises this while it is imported if it was built for another torch.
+    # torchvision raises this at import if it was built for another torch.
     except RuntimeError as error:
         raise ReservoirError(
-            f"timm is there, but torchvision does not fit torch {torch.__version__} ({error}): "
+            f"timm is installed, but torchvision does not fit torch {torch.__version__} ({error}): "
             "install the torchvision of the same release and build (CPU or CUDA)"
         ) from error
     return timm

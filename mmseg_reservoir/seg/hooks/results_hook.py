@@ -12,7 +12,7 @@ from mmengine.runner import Runner
 
 from ...core.outcome import NOT_ADAPTING
 from ...datasets.manifest import describe_loader
-from ...io.files import changing
+from ...io.files import explain_disk_errors
 from ...report.closing import closing_tables, run_warnings
 from ...runs.record import RunRecord, about_pipeline, finite
 from ..datasets import label_names
@@ -96,7 +96,7 @@ class ResultsHook(Hook):
             visit.more["strange_labels"] = exact[0].strange_labels
         scores = {} if visit.score is None else {f"mIoU/{place.domain}": visit.score}
         scalars = {**scores, "K": visit.k, "round": place.round}
-        with changing(runner.work_dir):
+        with explain_disk_errors(runner.work_dir):
             runner.visualizer.add_scalars(scalars, step=place.index)
         if getattr(runner.test_loop, "clock", None) is not None:
             self.record.about = {**self.record.about, "clock": runner.test_loop.clock.report()}

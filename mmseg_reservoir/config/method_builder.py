@@ -1,0 +1,111 @@
+"""The options of a method, resolved and checked: what adapts, and the optimizer that steps it."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import ReservoirError
+from ..methods import AdaptationMethod
+from ..params.base import ParamSpace
+from ..params.normalization import read_batch_share, set_batch_share
+from ..registry import parameters_of, table
+from .schema import Options, PartSpec, pick
+
+if TYPE_CHECKING:
+    from .builder import Task, TaskContext
+
+_NO_PLAIN_STEP = ("Optimizer", "LBFGS", "SparseAdam")
+
+for _name, _cls in vars(torch.optim).items():
+    is_optimizer = isinstance(_cls, type) and issubclass(_cls, torch.optim.Optimizer)
+    if is_optimizer and _name not in _NO_PLAIN_STEP:
+        table("optimizer")[_name] = _cls  # without register(), which would change torch's classes
+
+
+class MethodBuilder:
+    """Method, adapted parameters and optimizer."""
+
+    def __init__(
+        self,
+        task: Task,
+        method: Options | str,
+        params: Options | None,
+        statistics: Any,
+        seed: int,
+    ) -> None:
+        options = {"type": method} if isinstance(method, str) else dict(method)
+        optimizer = options.pop("optimizer", None)
+        injected = ("forward", "space", "optimizer")
+        self.method = pick("method", options, "method", "", injected, {"seed": seed})
+        _check_task(self.method, task)
+        self.optimizer = optimizer
+        default = parameters_of(self.method.factory)["optimizer"].default
+        if not callable(optimizer):
+            needs_one = optimizer or default is inspect.Parameter.empty
+            self.optimizer = _pick_optimizer(optimizer or task.optimizer) if needs_one else None
+        defaults = {"seed": seed, "under": task.under}
+        self.params = pick("params", params, "params", "norm_affine", ("model",), defaults)
+        statistics_default = self.method.factory.statistics or task.statistics
+        self.batch_share = read_batch_share(statistics, statistics_default)
+
+    def resolved_options(self) -> dict[str, Any]:
+        """Return all options with their values in this run, defaults included."""
+        method, optimizer = self.method.resolved_options(), self.optimizer
+        is_spec = isinstance(optimizer, PartSpec)
+        method["optimizer"] = optimizer.resolved_options() if is_spec else optimizer
+        params = self.params.resolved_options()
+        return {"method": method, "params": params, "statistics": self.batch_share}
+
+    def build(self, context: TaskContext) -> AdaptationMethod:
+        """Build the method around the model."""
+        set_batch_share(context.model, self.batch_share)
+        space = self.params.build(model=context.model)
+        if not isinstance(space, ParamSpace):
+            space = ParamSpace(context.model, space)
+        injected = {"forward": partial(context.forward, context.model), "space": space}
+        if isinstance(self.optimizer, PartSpec):
+            injected["optimizer"] = partial(self.optimizer.factory, **self.optimizer.options)
+        elif self.optimizer is not None:
+            injected["optimizer"] = self.optimizer
+        method = self.method
+        if method.accepts("augment"):
+            # Augmentations work on plain images, so they undo the normalization of the inputs.
+            image_range = context.image_range
+            normalization = {
+                "mean": image_range.mean.flatten().tolist(),
+                "std": image_range.std.flatten().tolist(),
+            }
+            written = method.options.get("augment") or {}
+            augment = {**normalization, **written}
+            method = replace(method, options={**method.options, "augment": augment})
+        return method.build(**injected)
+
+
+def _check_task(method: PartSpec, task: Task) -> None:
+    if task.supports in method.factory.supports:
+        return
+    kinds = {"pixels": "segmentation", "images": "classification"}
+    near = f"{method.name}_{task.supports}"
+    other = f"use {near!r}" if near in table("method") else "choose another one"
+    raise ReservoirError(
+        f"the method {method.name!r} is for {kinds[method.factory.supports[0]]}, not for "
+        f"{task.supports}: {other}"
+    )
+
+
+def _pick_optimizer(options: Options | str) -> PartSpec:
+    """Choose an optimizer of torch; its values are tried at once, on one number."""
+    where = "method.optimizer"
+    optimizer = pick("optimizer", options, where, "Adam", injected=("params",))
+    number = torch.zeros(1, requires_grad=True)
+    number.grad = torch.ones(1)
+    try:
+        optimizer.build(params=[number]).step()
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise ReservoirError(f"{where}: {optimizer.name} does not take that: {error}") from error
+    return optimizer
