@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core.alignment import Alignment
 from ..core.correction import folded
 from ..errors import ReservoirError
 from ..io.checkpoints import find_weights, read_checkpoint, write_checkpoint

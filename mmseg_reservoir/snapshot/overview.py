@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from ..report.tables import make_table
 from ..errors import ReservoirError
+from ..report.tables import make_table
 from .folder import expert_file
 from .reservoir_snapshot import ReservoirSnapshot, explained
 

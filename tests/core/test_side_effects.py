@@ -1,5 +1,3 @@
-import copy
-
 import pytest
 import torch
 from small_net import make_method, make_router
