@@ -1,4 +1,4 @@
-"""Old import paths: they work for one release, with a warning that names the new one."""
+"""Old import paths. They work for one release, with a warning that names the new one."""
 
 from __future__ import annotations
 
