@@ -1,4 +1,4 @@
-"""Files of the warm-up: BECoTTA's own tensors, and what is needed to inject them again."""
+"""Files of the warm-up: BECoTTA's tensors, and the options to inject them again."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..io.files import read_tensors, write_tensors
-from .inject import BecottaParts, inject, transformer_stages
-from .variants import Variant, find_variant
+from .inject import BecottaParts, Variant, find_variant, inject, transformer_stages
 
 _KIND = "mmseg_reservoir.becotta"
 
 
 def save(path: str | Path, becotta: BecottaParts, **notes: Any) -> None:
-    """Write a ``.safetensors`` file.
+    """Write the trained parts to a ``.safetensors`` file.
 
     Args:
         path: The file.
-        becotta: What was injected into a model and trained.
-        **notes: Anything to tell in the file's metadata, as JSON values.
+        becotta: The injected and trained parts.
+        **notes: Further metadata, as JSON values.
     """
     meta = {
         "variant": becotta.variant.as_dict(),
@@ -36,7 +35,7 @@ def save(path: str | Path, becotta: BecottaParts, **notes: Any) -> None:
 
 
 def read_meta(path: str | Path) -> dict[str, Any]:
-    """What a file of :func:`save` says of itself."""
+    """Return the metadata of a file of :func:`save`."""
     return _read(path)[0]
 
 
@@ -47,12 +46,12 @@ def load(
     under: str = "backbone",
     blend: bool = False,
 ) -> BecottaParts:
-    """Inject what a file holds into a model that has its own weights already.
+    """Inject the parts of a file into a model with loaded weights.
 
     Args:
         path: A file of :func:`save`.
-        model: The model that the warm-up was made with.
-        variant: If given, the file must be of this variant.
+        model: The model of the warm-up.
+        variant: The variant that the file must have. Defaults to any.
         under: Name of the model's backbone.
         blend: See :class:`BecottaParts`.
     """

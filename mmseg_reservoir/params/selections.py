@@ -9,9 +9,8 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..becotta.inject import inject, select_becotta
+from ..becotta.inject import DOMAINS, inject, select_becotta
 from ..becotta.store import load
-from ..becotta.variants import DOMAINS
 from ..registry import choose, register
 from .base import modules_below, nothing_to_adapt
 
