@@ -61,7 +61,7 @@ class GainRemoval(Transform):
 
 
 @register("transform", "standardize")
-class Standardise(Transform):
+class Standardize(Transform):
     """Scaling of each channel to mean 0 and variance 1 on the source."""
 
     def fit(self, styles: Tensor) -> Transform:
