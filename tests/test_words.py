@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[1]
 NOT_YET = (
     "benchmarks",
     "docs",
-    "tools",
     "mmseg_reservoir/_renamed.py",
     "mmseg_reservoir/becotta",
     "mmseg_reservoir/cli",
@@ -21,8 +20,6 @@ NOT_YET = (
     "mmseg_reservoir/errors.py",
     "mmseg_reservoir/fleet",
     "mmseg_reservoir/footage",
-    "mmseg_reservoir/io",
-    "mmseg_reservoir/live",
     "mmseg_reservoir/methods",
     "mmseg_reservoir/params",
     "mmseg_reservoir/registry.py",
