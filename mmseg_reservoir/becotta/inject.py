@@ -90,10 +90,8 @@ class BecottaParts(nn.Module):
         variant: The size of the mixtures.
         dims: Channels of a token, by stage.
         depths: Number of blocks, by stage.
-        domains: Names of the domains.
-        blend: Whether to blend the weights of all gates by the discriminator's softmax. Defaults to
-            False: an image uses the gate of its most likely domain.
-        seed: Seed of the initial values and of the gates' noise.
+
+    For other arguments see :func:`inject`.
     """
 
     def __init__(
@@ -196,7 +194,8 @@ def inject(
         variant: ``"S"``, ``"M"``, ``"L"`` or ``dict(experts=..., top_k=..., ranks=...)``.
         domains: Names of the domains.
         under: Name of the model's backbone.
-        blend: See :class:`BecottaParts`.
+        blend: Whether to blend the weights of all gates by the discriminator's softmax. Defaults to
+            False: an image uses the gate of its most likely domain.
         seed: Seed of the initial values and of the gates' noise.
     """
     stages = transformer_stages(model, under)

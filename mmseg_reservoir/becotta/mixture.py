@@ -10,13 +10,7 @@ from torch.nn.functional import gelu, layer_norm, one_hot, softplus
 class LowRankExperts(nn.Module):
     """Experts ``A_i(x) = W_up,i GELU(W_down,i x + b_down,i) + b_up,i``, and their weighted sum.
 
-    The up-projections start at zero, so new experts change nothing.
-
-    Args:
-        dim: Channels of a token.
-        count: Number of experts.
-        rank: Inner width of an expert.
-        seed: Seed of the down-projections.
+    The up-projections start at zero, so new experts change nothing. Tokens have ``dim`` channels.
     """
 
     def __init__(self, dim: int, count: int, rank: int, seed: int = 0) -> None:
@@ -52,13 +46,6 @@ class DomainGates(nn.Module):
     Two choices are this project's. ``x`` is the mean over the tokens, since a domain is a property
     of the image. ``x`` is normalized, without parameters, since the residual stream grows with
     depth and would saturate the softmax.
-
-    Args:
-        dim: Channels of a token.
-        experts: Number of experts.
-        top_k: Number of experts with a weight.
-        domains: Number of gates.
-        seed: Seed of the gates and of their noise.
     """
 
     draws: Tensor
@@ -101,10 +88,9 @@ class DomainShares:
 
 
 class MixtureOfDomainExperts(nn.Module):
-    """``x + sum_i G_d(x)_i A_i(x)``: what BECoTTA adds to the output of a transformer block.
+    """The map ``x + sum_i G_d(x)_i A_i(x)`` of the output of a transformer block.
 
-    ``shares`` has the domains of the images. For other arguments see :class:`LowRankExperts` and
-    :class:`DomainGates`.
+    See :class:`LowRankExperts` and :class:`DomainGates`.
     """
 
     def __init__(
@@ -141,12 +127,7 @@ def domain_expert_information(routing: Tensor, labels: Tensor, domains: int) -> 
     ``I = sum p(A_i, d) log[p(A_i, d) / (p(A_i) p(d))]``, where ``p(A_i | d)`` is the mean weight of
     expert ``i`` in images of domain ``d``, and ``p(d)`` the domain's share of the batch. The
     warm-up maximizes it, so that domains use different experts and all experts are used. A batch of
-    one domain has I = 0.
-
-    Args:
-        routing: Weights of the experts ``(N, E)``; each row has the sum 1.
-        labels: Domains of the images ``(N,)``.
-        domains: Number of domains.
+    one domain has I = 0. Each row of the expert weights ``routing``, ``(N, E)``, has the sum 1.
     """
     joint = one_hot(labels, domains).to(routing).T @ routing / len(routing)  # (D, E)
     independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
@@ -159,11 +140,6 @@ class DomainDiscriminator(nn.Module):
 
     Weather changes local texture and contrast, so it uses mean and log-variance over the image of a
     few convolutions.
-
-    Args:
-        domains: Number of domains.
-        width: Channels of the first convolution. Defaults to 16.
-        seed: Seed of the initial weights.
     """
 
     def __init__(self, domains: int, width: int = 16, seed: int = 0) -> None:

@@ -17,13 +17,7 @@ _KIND = "mmseg_reservoir.becotta"
 
 
 def save(path: str | Path, becotta: BecottaParts, **notes: Any) -> None:
-    """Write the trained parts to a ``.safetensors`` file.
-
-    Args:
-        path: The file.
-        becotta: The injected and trained parts.
-        **notes: Further metadata, as JSON values.
-    """
+    """Write the trained parts to a ``.safetensors`` file, with JSON values as metadata."""
     meta = {
         "variant": becotta.variant.as_dict(),
         "domains": list(becotta.domains),
@@ -46,14 +40,9 @@ def load(
     under: str = "backbone",
     blend: bool = False,
 ) -> BecottaParts:
-    """Inject the parts of a file into a model with loaded weights.
+    """Inject the parts of a file into the model of the warm-up, with its weights loaded.
 
-    Args:
-        path: A file of :func:`save`.
-        model: The model of the warm-up.
-        variant: The variant that the file must have. Defaults to any.
-        under: Name of the model's backbone.
-        blend: See :class:`BecottaParts`.
+    If a variant is given, the file must have it. For other arguments see :func:`inject`.
     """
     meta, state = _read(path)
     saved = find_variant(meta["variant"])

@@ -84,11 +84,9 @@ INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], object]] = {
 
 
 class PromptTokens(nn.Module):
-    """Learnable tokens from the first block of a transformer to the last.
+    """Learnable tokens ``(count, D)``, from the first block of a transformer to the last.
 
-    Args:
-        values: The initial tokens, ``(count, D)``.
-        position: Number of the transformer's tokens before them.
+    ``position`` is the number of the transformer's tokens before them.
     """
 
     def __init__(self, values: Tensor, position: int) -> None:
@@ -126,13 +124,8 @@ class PromptSpace(ParamSpace):
     """Prompts as the adapted parameters, and the features that they change.
 
     No values of a prompt mean "no prompt". So :meth:`at` runs the model without prompts for the
-    initial values, which represent the source model.
-
-    Args:
-        model: The model, on its device.
-        name: Name of the tokens in it.
-        prompts: The attached tokens.
-        head: The classifier; its input is the feature of an image.
+    initial values, which represent the source model. The feature of an image is the input of the
+    module ``head``, the classifier.
     """
 
     def __init__(self, model: nn.Module, name: str, prompts: PromptTokens, head: nn.Module) -> None:

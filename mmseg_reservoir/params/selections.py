@@ -76,7 +76,7 @@ def becotta_params(
         weights: File of ``reservoir warmup``. Defaults to None, no warm-up: the mixtures start as
             the identity and share one gate, which makes BECoTTA a plain adapter method.
         under: Name of the model's backbone.
-        blend: See :class:`BecottaParts`.
+        blend: See :func:`inject`.
         seed: Seed of the initial values where there is no file.
     """
     if weights is None:
