@@ -72,10 +72,10 @@ class AdaptiveClassifier(nn.Module):
             statistics, so keep a copy if you need the source model.
         method: Name of an adaptation method, ``dict(type=name, optimizer=dict(type="Adam",
             lr=1e-3), **options)``, or a method that was built around this network.
-        reservoir: Name of a preset, or options of the reservoir (see ``config/presets.py``). Router,
-            style encoder and calibration may be objects: ``dict(router=MyRouter(),
-            style=my_encoder, calibration=saved)``. ``dict(start_from=FOLDER)`` resumes a saved
-            reservoir and needs no source. Defaults to None, the method without a reservoir.
+        reservoir: Name of a preset, or options (see ``config/presets.py``). Router, style encoder
+            and calibration may be objects: ``dict(router=MyRouter(), calibration=saved)``.
+            ``dict(start_from=FOLDER)`` resumes a saved reservoir and needs no source. Defaults to
+            None, the method without a reservoir.
         source: List or ``DataLoader`` of source images; labels are ignored. Required by a reservoir
             without calibration and by some methods, unless a saved state is loaded.
         params: Parameters to adapt: ``dict(type=..., **options)`` with the type ``norm_affine``
@@ -106,8 +106,8 @@ class AdaptiveClassifier(nn.Module):
         super().__init__()
         if getattr(net, _MARK, False):
             raise ReservoirError(
-                "this network was wrapped before, so its parameters and BatchNorm statistics are not "
-                "those of the source any more: wrap a copy.deepcopy that was made earlier"
+                "this network was wrapped before, so its parameters and BatchNorm statistics are "
+                "no longer those of the source: wrap a copy.deepcopy that was made earlier"
             )
         self.range = ImageRange(images)
         self.plan = plan or RunBuilder(CLASSIFICATION, method, params, statistics, reservoir, seed)

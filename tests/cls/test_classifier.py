@@ -361,7 +361,7 @@ def test_a_net_adapts_once():
 def test_a_stream_of_other_sizes_than_the_sources_says_how_to_go_on(size):
     images = torch.cat(DARK)[:size]
     model = adaptive(reservoir=SEEDED, source=SOURCE)
-    with pytest.raises(ReservoirError, match=f"say batch_size={size}, and the source is cut to it"):
+    with pytest.raises(ReservoirError, match=f"set batch_size={size}, and the source is cut to it"):
         model(images)
     model = adaptive(reservoir=SEEDED, source=SOURCE, batch_size=size)
     assert len(model.calibration.styles) == 48 // size
