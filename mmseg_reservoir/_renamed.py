@@ -16,6 +16,7 @@ RENAMED = {
     "checkpoint_files": "io.checkpoints",
     "command_line": "cli.command_line",
     "files": "io.files",
+    "methods.align": "methods.source",
     "methods.parts": "methods.common",
     "options": "registry",
     "portable": "snapshot",

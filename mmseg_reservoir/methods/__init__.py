@@ -1,6 +1,5 @@
-"""Adaptation methods: one file each. They know nothing of the reservoir."""
+"""Adaptation methods, one file each, which do not depend on the reservoir."""
 
-from .align import Align
 from .base import AdaptationMethod, Forward, OptimizerFactory
 from .becotta import Becotta
 from .cola import Cola
@@ -14,7 +13,7 @@ from .rdumb import RDumb
 from .roid import Roid
 from .rotta import Rotta
 from .sar import Sar
-from .source import Norm, Source
+from .source import Align, Norm, Source
 from .tent import Tent
 from .vpt import Vpt
 

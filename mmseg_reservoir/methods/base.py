@@ -1,4 +1,4 @@
-"""What every adaptation method shares: gradients, the guarded step, and the per-domain state."""
+"""The base of all adaptation methods: gradients, the checked step, and the per-domain state."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ import torch
 from torch import Tensor
 
 from ..core.change import Change, read_flags
+from ..core.state import copied_to
 from ..errors import ReservoirError
 from ..params.base import ParamSpace
-from .common.step_rollback import TROUBLES, StepRollback, note
+from .common.step_rollback import FAILURES, StepRollback, count_and_warn
 
 Forward = Callable[[Tensor], Tensor]
-"""``inputs -> logits (N, C, *spatial)``."""
+"""Function from inputs to logits ``(N, C, *spatial)``."""
 
 OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
 
-_WINDOW = 100  # batches over which a method that selects samples is watched
-_FEW = 0.01  # a share of batches with such samples that can hardly be meant
+_WINDOW = 100  # batches over which the filter of a method is monitored
+_FEW = 0.01  # share of batches with a selected sample below which there is a warning
 
 _logger = logging.getLogger(__name__)
 
 
 def samples(logits: Tensor) -> Tensor:
-    """One row per image or pixel: ``(N, C, *spatial) -> (S, C)``."""
+    """Return one row per image or pixel: ``(N, C, *spatial) -> (S, C)``."""
     return logits.movedim(1, -1).flatten(0, -2)
 
 
 def moving_average(average: Tensor | None, value: Tensor, momentum: float) -> Tensor:
-    """Exponential moving average without gradient; None stands for "nothing averaged yet"."""
+    """Return the exponential moving average, without gradient; None has no value yet."""
     value = value.detach()
     return value if average is None else momentum * average + (1 - momentum) * value
 
@@ -42,43 +43,43 @@ def moving_average(average: Tensor | None, value: Tensor, momentum: float) -> Te
 class AdaptationMethod(ABC):
     """One set of parameters, adapted batch by batch.
 
-    A subclass writes :meth:`loss`. All that belongs to one domain lives in ``self.state``, a
-    plain dict; a subclass that needs more than the optimizer's state extends
-    :meth:`fresh_domain_state`. It need not know whether there are other domains: whoever owns
-    several swaps the parameters and the dict.
+    A subclass implements :meth:`loss`. The state of one domain is ``self.state``, a plain dict,
+    which :meth:`fresh_domain_state` may extend. A method does not know of other domains: its owner
+    swaps the parameters and the dict.
 
     Args:
         forward: The model, as a function from inputs to logits.
         space: The parameters that adapt.
-        optimizer: Makes the optimizer, for example ``partial(torch.optim.Adam, lr=1e-3)``.
+        optimizer: Factory of the optimizer, for example ``partial(torch.optim.Adam, lr=1e-3)``.
     """
 
     supports: tuple[str, ...] = ("images", "pixels")
-    """What it can adapt to: logits ``(N, C)`` of images, ``(N, C, H, W)`` of pixels, or both."""
+    """Supported predictions: logits ``(N, C)`` of images, ``(N, C, H, W)`` of pixels, or both."""
 
     statistics: str | None = None
-    """What BatchNorm shall normalise by where the user does not say: ``"running"``, the statistics
-    of the source, ``"batch"``, or None for what the task does: ``"batch"`` for classifiers,
-    ``"running"`` for segmentation."""
+    """Default of the option ``statistics``: ``"running"``, ``"batch"``, or None for the default of
+    the task (``"batch"`` for classifiers, ``"running"`` for segmentation)."""
 
     filter_options: tuple[str, ...] = ()
-    """The options that decide which samples count. A method that has some is expected to find such
-    samples: if it hardly does, a warning names these options."""
+    """Names of the options that select samples; a warning names them if hardly any is selected."""
 
     needs_every_batch: str = ""
-    """Why no batch may be only predicted: what :meth:`adapt` does with each, update or not. Empty,
-    as mostly: nothing, and :meth:`predict` says what it would have said before its update."""
+    """Why every batch must pass through :meth:`adapt`, for the error if there is a trigger. Empty
+    if :meth:`predict` may replace it."""
+
+    shared_tensors: tuple[str, ...] = ()
+    """Names of tensor attributes that all domains share and a saved state has; they may be None."""
 
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward
         self.space = space
         self.source = space.snapshot()
         self.optimizer = optimizer([space.values])
-        self.counts = dict.fromkeys(("updates", "skipped", *TROUBLES), 0)
+        self.counts = dict.fromkeys(("updates", "skipped", *FAILURES), 0)
         self.checks: dict[str, Tensor] = {}
-        """Whether parts of the current update are finite, on the device; judged at its end."""
+        """Flags on the device, whether parts of the current update are finite."""
         self.judged: tuple[int, int, Change] | None = None
-        """Versions of the values before and after the last judged batch, and their change."""
+        """Versions of the values before and after the last accepted batch, and their change."""
         self._selected: deque[bool] = deque(maxlen=_WINDOW)
         self._has_warned = False
         self.state: dict[str, Any] = {}
@@ -86,22 +87,22 @@ class AdaptationMethod(ABC):
 
     @property
     def needs_source(self) -> bool:
-        """Whether :meth:`prepare` has to be called."""
+        """Whether :meth:`prepare` must be called."""
         return False
 
     def prepare(self, source: Iterable[Tensor]) -> None:
-        """Learn from source batches before the stream begins (Fisher information, ...)."""
+        """Measure source batches before the stream begins, such as the Fisher information."""
 
     @abstractmethod
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The prediction for the batch, and the loss to descend (None: do not update)."""
+        """Return the prediction for a batch, and the loss; None skips the update."""
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Adapt to a batch; returns the prediction made before the update.
+        """Adapt to a batch; return the prediction made before the update.
 
-        A batch that breaks something leaves no trace but in the counts (:class:`StepRollback`).
+        :class:`StepRollback` undoes an update that breaks something; only the counts change.
         """
-        good = StepRollback(self)
+        rollback = StepRollback(self)
         self.checks = {}
         self.space.zero_grad()
         with torch.enable_grad():
@@ -111,21 +112,21 @@ class AdaptationMethod(ABC):
             else:
                 self.update(inputs, loss)
         if self.filter_options:
-            self._watch(selected=self.counts["skipped"] == good.counts["skipped"])
+            self._monitor_filter(selected=self.counts["skipped"] == rollback.counts["skipped"])
         prediction = prediction.detach()
-        good.judge(inputs, prediction, stepped=loss is not None)
+        rollback.judge(inputs, prediction, stepped=loss is not None)
         return prediction
 
-    def _watch(self, selected: bool) -> None:
-        """Say once if hardly any batch has a sample that counts: the run looks fine otherwise."""
+    def _monitor_filter(self, selected: bool) -> None:
+        """Warn once if hardly any batch has a selected sample, which no score would show."""
         self._selected.append(selected)
         selected_ones = sum(self._selected)
         if self._has_warned or len(self._selected) < _WINDOW or selected_ones > _FEW * _WINDOW:
             return
         self._has_warned = True
         _logger.warning(
-            "%s hardly adapts: only %d of the last %d batches (%.1f %%) had a sample that counts. "
-            "Look at %s",
+            "%s hardly adapts: its filter selected samples in %d of the last %d batches (%.1f %%). "
+            "Check %s",
             type(self).__name__,
             selected_ones,
             _WINDOW,
@@ -134,16 +135,16 @@ class AdaptationMethod(ABC):
         )
 
     def check_can_rest(self) -> None:
-        """Refuse a trigger where a batch that is only predicted would be missed."""
+        """Refuse a trigger, which would keep batches from a method that needs every one."""
         if self.needs_every_batch:
             raise ReservoirError(
-                f"a trigger keeps batches from {type(self).__name__}, which must see all of them: "
+                f"a trigger keeps batches from {type(self).__name__}, which needs all of them: "
                 f"{self.needs_every_batch}. Leave reservoir.trigger out"
             )
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
-        """The prediction of the current parameters, without adapting."""
+        """Return the prediction of the current parameters, without adapting."""
         return self.forward(inputs)
 
     def correct(self, logits: Tensor) -> Tensor:
@@ -151,20 +152,22 @@ class AdaptationMethod(ABC):
         return logits
 
     def update(self, inputs: Tensor, loss: Tensor) -> None:
-        """Descend the loss. Methods with more than one backward pass override this.
+        """Descend the loss; methods with several backward passes override this.
 
-        Whether loss and gradient are finite is read when the whole update is judged, which undoes
-        it if they are not: each read makes the host wait for the device.
+        :class:`StepRollback` reads later whether loss and gradient are finite, since each read
+        makes the host wait for the device.
         """
         for name, is_finite in self._propagate(loss).items():
             self.checks[name] = is_finite & self.checks.get(name, is_finite)
         self.step()
 
     def backward(self, loss: Tensor) -> bool:
-        """Back-propagate; False, counted and told, if loss or gradient is not finite."""
+        """Back-propagate; return False, with a warning, if loss or gradient is not finite."""
         for name, is_finite in read_flags(self._propagate(loss)).items():
             if not is_finite:
-                note(self.counts, "not_finite", f"update skipped: the {name} is not finite")
+                count_and_warn(
+                    self.counts, "not_finite", f"update skipped: the {name} is not finite"
+                )
                 return False
         return True
 
@@ -176,24 +179,24 @@ class AdaptationMethod(ABC):
         return {"loss": torch.isfinite(loss.detach()).all(), "gradient": torch.isfinite(square)}
 
     def step(self) -> None:
-        """Let the optimizer step on the gradient."""
+        """Step the optimizer, and count the update."""
         self.move()
         self.counts["updates"] += 1
 
     def move(self) -> None:
-        """One step of the optimizer; methods that take several for a batch count one update."""
-        with self.space.preserve_buffers():  # weight decay and momentum are for parameters
+        """Step the optimizer, without counting an update."""
+        with self.space.preserve_buffers():  # from weight decay and momentum
             self.optimizer.step()
         self.space.changed()
 
     def reset(self) -> None:
-        """Begin the current domain anew: source parameters, and a state that has seen nothing."""
+        """Reset the current domain: source parameters, and a fresh state."""
         self.load(self.source, self.fresh_domain_state())
 
     def change_since(self, version: int) -> Change | None:
-        """Return the change of the values since a version of them, without reading the device.
+        """Return the change of the values since a version, without reading the device.
 
-        None if anything but one judged batch changed them since.
+        None if anything but one accepted batch changed them since.
         """
         if self.judged is None or self.judged[:2] != (version, self.space.version):
             return None
@@ -201,58 +204,57 @@ class AdaptationMethod(ABC):
 
     @property
     def rejected(self) -> int:
-        """How many updates were not made, or undone, because something was broken."""
+        """Return the number of updates that were skipped or undone because of a failure."""
         return self.counts["not_finite"] + self.counts["rollbacks"]
 
-    # All that is per domain: one dict, handed over by reference.
-
     def fresh_domain_state(self) -> dict[str, Any]:
-        """The state of a domain that has seen nothing."""
+        """Return the state of a domain without batches."""
         return {"optimizer": {}, "rejected": 0}
 
     def domain_state(self) -> dict[str, Any]:
-        """The state of the current domain, by reference."""
+        """Return the state of the current domain, by reference."""
         self.state["optimizer"] = self.optimizer.state[self.space.values]
         return self.state
 
     def load_domain_state(self, state: dict[str, Any]) -> None:
-        """Go on with another domain's state."""
+        """Switch to another domain's state."""
         self.state = state
         self.optimizer.state[self.space.values] = state["optimizer"]
 
     def inherit_domain_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The state of a new domain whose parameters are cloned from the domain of ``state``.
+        """Return the state of a new domain with parameters cloned from the domain of ``state``.
 
-        The optimizer's moments belong to the parameters and come along; statistics of the
-        other domain's stream do not.
+        The optimizer's moments belong to the parameters and are cloned, too. Statistics of the
+        other domain's stream are not.
         """
         return self.fresh_domain_state() | {"optimizer": copy.deepcopy(state["optimizer"])}
 
     def parameter_like_state(self, state: dict[str, Any]) -> list[Tensor]:
-        """The vectors of a domain's state that are parameters as well, such as a student.
+        """Return the vectors of a domain's state that are parameters too, such as a student.
 
-        Where something else than the method moves the parameters of a domain, these move along.
+        Whatever moves the parameters of a domain from outside moves these with them.
         """
         return []
 
     def reset_optimizer(self, state: dict[str, Any]) -> None:
-        """Let the optimizer of a domain begin anew."""
+        """Reset the optimizer of a domain."""
         current = state is self.state
         state["optimizer"] = {}
         if current:
             self.load_domain_state(state)
 
     def load(self, parameters: Tensor, state: dict[str, Any]) -> None:
-        """Go on with another domain's parameters and state."""
+        """Switch to another domain's parameters and state."""
         self.space.load(parameters)
         self.load_domain_state(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is shared by all domains: the counts, and the source that they all come from."""
-        return {"counts": dict(self.counts), "source": self.source.clone()}
+        """Return what all domains share: counts, source parameters, and shared tensors."""
+        shared = {name: getattr(self, name) for name in self.shared_tensors}
+        return {"counts": dict(self.counts), "source": self.source.clone(), **shared}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`; the source too, as the net may have begun with another."""
+        """Restore :meth:`state_dict`, source parameters included."""
         source = state["source"]
         if source.shape != self.source.shape:
             raise ReservoirError(
@@ -262,3 +264,5 @@ class AdaptationMethod(ABC):
         self.counts = dict(state["counts"])
         self.source.copy_(source)
         self.space.set_source(source)
+        for name in self.shared_tensors:
+            setattr(self, name, copied_to(state[name], self.source.device))

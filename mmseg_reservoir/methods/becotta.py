@@ -16,28 +16,24 @@ from .base import AdaptationMethod, samples
 
 @register("method", "becotta")
 class Becotta(AdaptationMethod):
-    """Minimises the entropy of pixels that the warm-up model is sure of and this one not unsure.
+    """Minimize the entropy of pixels with confident predictions.
 
-    What adapts are the low-rank experts and their gates (``params.type = "becotta"``); the rest of
-    the model, the domain discriminator included, stays as the warm-up left it. With ``H(x)`` the
-    entropy of a pixel's prediction and ``p_0`` the prediction of the warm-up model, the loss is
+    The low-rank experts and their gates adapt (``params.type = "becotta"``). All other parameters
+    stay as after the warm-up, those of the domain discriminator included.
 
-        ``mean of H(x) over the pixels with H(x) < margin ln C and max_c p_0(c | x) > confidence``.
+    - Loss: the mean entropy ``H(x)`` over pixels with ``H(x) < margin ln C`` (the entropy filter)
+      and ``max_c p_0(c | x) > confidence``. ``p_0`` is the prediction of the warm-up model: without
+      it, updates could follow predictions of the adapted parameters only.
+    - Optimizer: Adam with a learning rate of 6e-7 for SegFormer-B5.
 
-    The first condition is the entropy filter. The second keeps the update from following
-    predictions that only the adapted parameters believe in. If no pixel passes, the batch gives no
-    update (``counts["skipped"]``), since the mean over nothing is NaN. ``counts["pixels"]`` and
-    ``counts["selected"]`` tell how many pixels came and passed.
-
-    The warm-up parameters, ``self.source``, are shared by all domains; a domain owns its experts,
-    gates and optimizer state. The optimizer is Adam with a learning rate of 6e-7 for SegFormer-B5.
+    ``counts["pixels"]`` and ``counts["selected"]`` count all pixels and those in the loss. All
+    domains share the warm-up parameters, ``self.source``.
 
     Args:
-        margin: The largest share of the maximal entropy ``ln C`` that a pixel may have; 0.4 is
-            EATA's. ``inf`` for no filter.
-        confidence: What the warm-up model's largest probability must exceed; 0.69 is what the
-            method ``cotta`` asks of its anchor, and is not tuned. 0 for no mask, which saves the
-            pass through the warm-up model.
+        margin: The largest entropy of a pixel, as a fraction of ``ln C``; ``inf`` for no filter.
+            Defaults to 0.4, EATA's value.
+        confidence: The smallest confidence of the warm-up model; 0 for no mask, which saves one
+            pass. Defaults to 0.69, as the anchor's in ``cotta``; it is not tuned.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -53,7 +49,7 @@ class Becotta(AdaptationMethod):
         self.counts |= {"pixels": 0, "selected": 0}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        # First, so that the parameters of the pass with gradients are untouched until backward.
+        # First, since loading other parameters would break a later backward pass.
         trusted: Tensor | bool = True
         if self.confidence:
             with self.space.at(self.source):

@@ -17,41 +17,37 @@ from .eta import Eta
 
 @register("method", "cola")
 class Cola(Eta):
-    """ETA that keeps what it learned of past domains, and learns how much of it to use.
+    """ETA that reuses the parameter changes of past domains, with learned weights.
 
-    This is a single "principal agent" (the paper's "knowledge reprogramming learning"), the row
-    "ETA+CoLA" of the ReservoirTTA paper. The model's parameters are
+    This is the row "ETA+CoLA" of the ReservoirTTA paper: a single "principal agent" ("knowledge
+    reprogramming learning").
 
-        ``theta = theta_source + sum_i softmax(a)_i v_i + u``
+    - Parameters: ``theta = theta_source + sum_i softmax(a)_i v_i + u``. There is one vector ``v_i``
+      per past domain, and ``v_0 = 0`` for the source. ``u`` is the part of the current domain.
+    - Loss: ETA's. The optimizer steps ``u``; ``a`` descends with the rate ``alpha_lr``.
+    - Shift: the stem features of a batch differ from those of the current domain by more than
+      ``threshold``, in symmetric Kullback-Leibler divergence of Gaussians, averaged over channels.
+      Then ``theta - theta_source`` becomes a vector, and ``u``, optimizer and average prediction
+      are reset. ``counts["shifts"]`` counts shifts.
 
-    with the domain knowledge vectors ``v_i``, one per past domain and ``v_0 = 0`` for the source,
-    the learnable weights ``a`` and the new domain's own learnable part ``u``. The loss is ETA's.
-    The optimizer steps ``u``; ``a`` follows its gradient.
-
-    A batch whose stem features differ from those of the current domain by more than ``threshold``
-    begins a new domain: what was learned, ``theta - theta_source``, becomes a vector, ``u`` begins
-    at 0, optimizer and average prediction begin anew. They differ by the symmetric Kullback-Leibler
-    divergence of Gaussians, averaged over channels; the domain's features follow its batches with
-    ``stem_momentum``. ``counts["shifts"]`` counts the shifts.
-
-    All of this belongs to the domain that a reservoir knows; without one there is one for the
-    whole stream. What the paper's summary does not settle is this project's choice, not checked
-    against its equations and experiments: the exact sum above, the measure of the shift, and the
-    values of ``threshold``, ``stem_momentum``, ``alpha_lr`` and ``start``.
+    Each domain of a reservoir has all of this separately. The exact sum, the divergence, and the
+    defaults of ``threshold``, ``stem_momentum``, ``alpha_lr`` and ``start`` are this project's
+    choices, not checked against the paper's equations and experiments.
 
     Args:
         threshold: The largest divergence within a domain.
-        stem_momentum: Of the moving average of a domain's stem features.
+        stem_momentum: Weight of the old value in the moving average of stem features.
         alpha_lr: Learning rate of ``a``.
-        start: What a new domain begins with: ``"uniform"``, the mean of all vectors, or
-            ``"similarity"``, ``a_i = -divergence from domain i / temperature``: what the paper's
-            "follower agents" do instead of learning. The source counts as ``threshold`` away.
-        temperature: Of the latter.
-        limit: The most vectors beside the source's; the oldest gives way. None: all are kept.
+        start: Initial ``a`` of a new domain: ``"uniform"``, 0, or ``"similarity"``, ``-divergence
+            from domain i / temperature`` (the paper's "follower agents"), with ``threshold`` as the
+            divergence from the source.
+        temperature: Temperature of ``"similarity"``.
+        limit: The largest number of vectors of past domains; the oldest is dropped. Defaults to
+            None, no limit.
         **options: See :class:`Eta`.
     """
 
-    needs_every_batch = "it looks at every batch for a shift of the domain"
+    needs_every_batch = "it checks every batch for a shift of the domain"
 
     def __init__(
         self,
@@ -77,8 +73,8 @@ class Cola(Eta):
         return super().fresh_domain_state() | {
             "vectors": torch.zeros_like(self.source)[None],
             "alpha": self.source.new_zeros(1),
-            "stems": None,  # of the past domains, (M, 2, C): as many as vectors, less the source's
-            "stem": None,  # of the current one
+            "stems": None,  # of the past domains, (M, 2, C), with one vector each
+            "stem": None,  # of the current domain
         }
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -109,11 +105,11 @@ class Cola(Eta):
         self.counts["shifts"] += 1
 
     def step(self) -> None:
-        """Let the optimizer step the domain's own part, and descend in the weights."""
+        """Step the current domain's part, and descend in the weights."""
         gradient = self.space.gradient.clone()
         super().step()
         vectors, alpha = self.state["vectors"], self.state["alpha"]
-        # theta is linear in the weights w: dL/dw = V g, and the softmax's own slope follows.
+        # theta is linear in the weights w: dL/dw = V g, times the derivative of the softmax.
         before = alpha.softmax(dim=0)
         slope = vectors @ gradient
         alpha = alpha - self.alpha_lr * before * (slope - before @ slope)
@@ -123,16 +119,15 @@ class Cola(Eta):
 
 
 class _Enough(Exception):
-    """A hook's way to stop the model early: the rest of the forward pass is not needed."""
+    """Raised by a hook to skip the rest of the forward pass."""
 
 
 @torch.no_grad()
 def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
-    """Mean and variance of every channel behind the first convolution, as rows of ``(2, C)``.
+    """Return mean and variance per channel after the first convolution, as rows of ``(2, C)``.
 
-    That is the patch embedding of a vision transformer and the stem of a residual net. Of a model
-    without a convolution, those of its inputs ``(N, C, *spatial)``. The rest of the model is not
-    run.
+    That is the patch embedding of a vision transformer or the stem of a residual net. A model
+    without a convolution gives those of its inputs ``(N, C, *spatial)``.
     """
     seen: list[Tensor] = []
 
@@ -141,7 +136,7 @@ def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
             seen.append(output)
             raise _Enough
 
-    # A hook on all modules, because a method knows the model only as a function.
+    # A hook on all modules, since a method has the model as a function.
     with register_module_forward_hook(keep), suppress(_Enough):
         forward(inputs)
     features = samples(seen[0] if seen else inputs)
@@ -149,14 +144,14 @@ def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
 
 
 def gaussian_divergence(one: Tensor, other: Tensor, smallest: float = 1e-6) -> Tensor:
-    """``KL(p || q) + KL(q || p)`` of Gaussians, averaged over channels, of ``(..., 2, C)``.
+    """Return ``KL(p || q) + KL(q || p)`` of Gaussians, averaged over channels.
 
     Args:
-        one: Means and variances of p.
-        other: Those of q.
-        smallest: What a variance counts for at least: a covered lens has none.
+        one: Means and variances of p, ``(..., 2, C)``.
+        other: Means and variances of q, ``(..., 2, C)``.
+        smallest: Lower bound of variances, which may be 0. Defaults to 1e-6.
     """
     (mean, var), (mean_, var_) = one.unbind(dim=-2), other.unbind(dim=-2)
     var, var_ = var.clamp_min(smallest), var_.clamp_min(smallest)
-    apart = (mean - mean_).square()
-    return ((var + apart) / var_ + (var_ + apart) / var - 2).mean(dim=-1) / 2
+    square = (mean - mean_).square()
+    return ((var + square) / var_ + (var_ + square) / var - 2).mean(dim=-1) / 2

@@ -24,38 +24,38 @@ _SCORES = ("composite", "mean", "single")
 
 @dataclass(frozen=True)
 class View:
-    """The image at ``ratio`` times its size, mirrored left to right if ``flip``."""
+    """Images at ``ratio`` times their size, mirrored left to right if ``flip``."""
 
     ratio: float = 1.0
     flip: bool = False
 
     def show(self, inputs: Tensor) -> Tensor:
-        """The view of images."""
+        """Return the view of images."""
         inputs = resized(inputs, scaled(inputs.shape[-2:], self.ratio))
         return inputs.flip(-1) if self.flip else inputs
 
     def read(self, logits: Tensor, size: Sequence[int]) -> Tensor:
-        """Logits of the view as probabilities ``(N, C, *size)`` of the images."""
+        """Convert logits of the view to probabilities ``(N, C, *size)`` of the images."""
         probabilities = resized(logits, size).softmax(dim=1)
         return probabilities.flip(-1) if self.flip else probabilities
 
     def probabilities(self, forward: Forward, inputs: Tensor, size: Sequence[int]) -> Tensor:
-        """What the model says of this view, as probabilities ``(N, C, *size)`` of the image."""
+        """Return the model's probabilities ``(N, C, *size)`` of the images, by this view."""
         return self.read(forward(self.show(inputs)), size)
 
 
 def make_views(ratios: Sequence[float] = RATIOS, flip: bool = True) -> list[View]:
-    """Every ratio, plain and (if ``flip``) mirrored."""
+    """Return one view per ratio, and a mirrored one if ``flip``."""
     return [View(*both) for both in product(ratios, (False, True) if flip else (False,))]
 
 
 def scaled(size: Sequence[int], ratio: float) -> tuple[int, ...]:
-    """A size in pixels times a ratio, rounded as image libraries do."""
+    """Scale a size in pixels, and round it as image libraries do."""
     return tuple(max(1, int(length * ratio + 0.5)) for length in size)
 
 
 def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(N, C, H, W)`` at another size."""
+    """Resize maps ``(N, C, H, W)``."""
     if tuple(maps.shape[-2:]) == tuple(size):
         return maps
     return interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)
@@ -63,28 +63,27 @@ def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
 
 @register("method", "cotta")
 class Cotta(MeanTeacher):
-    """A student learns from the labels of its own moving average, the teacher.
+    """Mean teacher with labels from several views of an image, for pixels.
 
-    The student's and the teacher's adapted values belong to the domain (:class:`MeanTeacher`); a
-    third network, the anchor, has the source's. For images there is :class:`CottaImages`.
+    The anchor is the source model. For images see :class:`CottaImages`.
 
-    - Label: where the anchor is confident on the image as it is, the teacher's prediction for the
-      image as it is; elsewhere its mean over the views (their softmax, at the size of the labels).
-    - Loss: cross-entropy of the student on the image as it is with the hard label.
-    - Teacher and restoration as in :class:`MeanTeacher`.
+    - Label: the teacher's prediction for the unchanged image where the anchor is confident there;
+      elsewhere its mean softmax over the views, at the size of the labels.
+    - Loss: cross-entropy of the student on the unchanged image with the hard label.
+    - Teacher and restoration: see :class:`MeanTeacher`.
 
-    ``CoTTA*`` of the ReservoirTTA paper adapts the affine parameters of normalisation layers, and
-    has ``restore=0``, the default. Full CoTTA: ``params=dict(type="all")`` and ``restore=0.01``.
+    ``CoTTA*`` of the ReservoirTTA paper adapts the affine parameters of normalization layers with
+    ``restore=0``, the default. Full CoTTA: ``params=dict(type="all")`` and ``restore=0.01``.
 
     Args:
         confidence: The anchor is confident where its largest probability is above this.
         ratios: Scales of the views.
-        flip: Whether each scale is also seen mirrored.
-        label_scale: Size of the labels over that of the inputs: 2 for ACDC fed at half size.
-        at_once: Let an image and its mirror image of one scale pass the model as one batch, which
-            is faster and takes more memory. Where BatchNorm goes by the batch they never do.
-        score: What is returned as the prediction: the ``"composite"`` that the labels come from,
-            the ``"mean"`` over the views, or the ``"single"`` image as it is.
+        flip: Whether to add a mirrored view of each scale.
+        label_scale: Size of the labels over that of the inputs: 2 for ACDC at half size.
+        at_once: Whether an image and its mirror image pass the model as one batch, which is faster
+            and takes more memory. Ignored where BatchNorm uses the statistics of the batch.
+        score: The prediction to return: ``"composite"`` (the soft labels), ``"mean"`` (over the
+            views) or ``"single"`` (the unchanged image).
         **options: See :class:`MeanTeacher`.
     """
 
@@ -122,7 +121,7 @@ class Cotta(MeanTeacher):
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
-        """What is scored, with the current parameters as the teacher."""
+        """Return the prediction, with the current parameters as the teacher."""
         single = self._single(inputs)
         if self.score == "single":
             return as_logits(single)
@@ -139,7 +138,7 @@ class Cotta(MeanTeacher):
         total = torch.zeros_like(single)
         for _, of_a_size in groupby(self.views, key=lambda view: view.ratio):
             views = list(of_a_size)
-            if View() in views:  # that one has been computed
+            if View() in views:  # already computed
                 views.remove(View())
                 total += single
             for batch in [views] if self.at_once and views else [[view] for view in views]:
@@ -149,7 +148,7 @@ class Cotta(MeanTeacher):
         return total / len(self.views)
 
     def _compose(self, inputs: Tensor, single: Tensor, mean: Tensor) -> Tensor:
-        # The anchor sees one view, not fourteen: its confidence on the others is not asked for.
+        # The label only depends on the anchor's confidence on the unchanged image.
         with self.space.at(self.source):
             anchor = self._single(inputs)
         confident = anchor.amax(dim=1, keepdim=True) > self.confidence

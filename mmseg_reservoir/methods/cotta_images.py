@@ -17,25 +17,25 @@ from .common.mean_teacher import MeanTeacher, as_logits, soft_cross_entropy
 
 @register("method", "cotta_images")
 class CottaImages(MeanTeacher):
-    """A student learns from the soft labels of its own moving average, the teacher.
+    """Mean teacher with labels from augmented views, for images.
 
-    - Label: the teacher's prediction for the images as they are; if the anchor, which is the source
-      model, is not confident of the batch (its largest probability, on average over the images,
-      is below ``confidence``), the teacher's mean over ``views`` augmentations (Eq. 3 and 4).
-    - Loss: soft cross-entropy ``-sum_c y'_c log y_c`` of the student on the images as they are with
+    The anchor is the source model. ``CoTTA*`` and full CoTTA differ as in :class:`Cotta`.
+
+    - Label: the teacher's prediction for the unchanged images, which is also the method's
+      prediction. If the anchor's mean confidence in the batch is below ``confidence``, the
+      teacher's mean over ``views`` augmentations (Eq. 3 and 4). ``counts["augmented"]`` counts
+      these batches.
+    - Loss: soft cross-entropy ``-sum_c y'_c log y_c`` of the student on the unchanged images with
       that label (Eq. 1).
-    - Teacher and restoration as in :class:`MeanTeacher` (Eq. 2 and 5 to 8).
-
-    The label is also the prediction. ``CoTTA*`` and full CoTTA differ as in :class:`Cotta`.
-    ``counts["augmented"]`` counts the batches whose labels came from augmentations.
+    - Teacher and restoration: see :class:`MeanTeacher` (Eq. 2 and 5 to 8).
 
     Args:
-        confidence: Of the anchor, below which there are augmentations: 0.92 for CIFAR-10-C, 0.72
-            for CIFAR-100-C, 0.1 for ImageNet-C. None: as published for about as many classes
-            (:func:`by_classes`).
-        views: The number of augmentations.
-        average: What the mean over the views is of: ``"probabilities"``, as Eq. 3 is read here, or
-            ``"logits"``, as in the published implementation.
+        confidence: Confidence of the anchor below which images are augmented: 0.92 for CIFAR-10-C,
+            0.72 for CIFAR-100-C, 0.1 for ImageNet-C. Defaults to the value for the number of
+            classes (:func:`by_classes`).
+        views: Number of augmentations.
+        average: ``"probabilities"`` averages the views as in Eq. 3, ``"logits"`` as in the
+            published implementation.
         augment: Options of :class:`Augment`.
         **options: See :class:`MeanTeacher`.
     """
@@ -68,9 +68,9 @@ class CottaImages(MeanTeacher):
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
-        """The label, with the current parameters as the teacher; draws no random number for good.
+        """Return the label, with the current parameters as the teacher.
 
-        Looking must not change what comes next, so the generator is put back afterwards.
+        The random generator is restored afterwards, since a prediction must not change the run.
         """
         state = self.generator.get_state()
         label = self._label(inputs, self._is_unsure(inputs))
@@ -80,7 +80,7 @@ class CottaImages(MeanTeacher):
     def _is_unsure(self, inputs: Tensor) -> bool:
         with self.space.at(self.source):
             anchor = self.forward(inputs).softmax(dim=1)
-        if self.confidence is None:  # known now that there is a prediction
+        if self.confidence is None:
             self.confidence = by_classes("confidence", anchor.shape[1])
         return bool(anchor.amax(dim=1).mean() < self.confidence)
 

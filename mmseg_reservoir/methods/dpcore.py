@@ -14,37 +14,33 @@ from .vpt import Vpt, discrepancy, statistics
 
 @register("method", "dpcore")
 class DPCore(Vpt):
-    """A coreset of prompts, each with the statistics of the batches that it is for.
+    """Prompt tuning with a coreset: prompts, each with the statistics of its batches.
 
-    ``d`` is the discrepancy of :class:`Vpt`; ``G`` are the statistics of a batch, seen without
-    prompts, ``G(p)`` with prompts, ``G_S`` those of the source. For every batch (the paper's
-    "Dynamic Update"):
+    Let ``d`` be the discrepancy of :class:`Vpt`, and ``G``, ``G(p)`` and ``G_S`` the statistics of
+    a batch without prompts, with prompts, and of the source. For every batch ("Dynamic Update"):
 
-    1. Weights ``w_j = softmax_j(-d(G, G_j) / temperature)`` over the elements ``(G_j, p_j)``, and
-       the weighted prompt ``p = sum_j w_j p_j``.
-    2. If it helps, ``d(G_S, G(p)) <= ratio d(G_S, G)``, the domain is known: one step from ``p``
-       leads to ``p'``, and every element goes to ``(G, p')``, by its weight:
-       ``G_j += alpha w_j (G - G_j)``, and ``p_j`` in the same way.
-    3. Otherwise it is new: a prompt is learned from scratch, in ``first_steps`` steps, and becomes
-       an element ``(G, p')``.
+    1. Weights ``w_j = softmax_j(-d(G, G_j) / temperature)`` over the elements ``(G_j, p_j)`` give
+       the prompt ``p = sum_j w_j p_j``.
+    2. If ``d(G_S, G(p)) <= ratio d(G_S, G)``, the prompt is reused. One step from ``p`` leads to
+       ``p'``, and all elements move to ``(G, p')``: ``G_j += alpha w_j (G - G_j)``, likewise
+       ``p_j``. ``counts["reused"]`` counts these batches.
+    3. Otherwise a new prompt is learned from scratch, in ``first_steps`` steps, and becomes an
+       element ``(G, p')``. ``counts["learned"]`` counts these batches.
 
-    The optimizer begins anew with every batch, as every batch begins at another prompt. The
-    coreset belongs to the domain; without a reservoir there is one for the whole stream.
-    ``counts["learned"]`` and ``counts["reused"]`` count the two cases. What :meth:`predict` uses is
-    the prompt of the last batch.
+    The optimizer is reset for every batch. Each domain has a coreset. :meth:`predict` uses the
+    prompt of the last batch.
 
     Args:
-        temperature: Of the weights (the paper's tau).
-        ratio: Threshold between known and new (the paper's rho).
-        alpha: How far an element of weight 1 goes to the new value.
-        limit: The most elements; a full coreset takes every batch for known. None, as published:
-            it grows with the stream.
-        loss: There is but one, that of :class:`Vpt`.
-        **options: See :class:`Vpt`. ``first_steps`` are those for a new prompt, and ``std_weight``
-            is the paper's lambda.
+        temperature: Temperature of the weights (tau).
+        ratio: Threshold for reusing a prompt (rho).
+        alpha: Step of an element of weight 1 towards the new value.
+        limit: The largest number of elements; a full coreset reuses its prompts for every batch.
+            Defaults to None, as published: it grows with the stream.
+        loss: ``"alignment"``, the only one.
+        **options: See :class:`Vpt`; ``std_weight`` is the paper's lambda.
     """
 
-    needs_every_batch = "it makes up a prompt for every batch"
+    needs_every_batch = "it composes a prompt for every batch"
 
     def __init__(
         self,
@@ -67,11 +63,10 @@ class DPCore(Vpt):
         return super().fresh_domain_state() | {"statistics": None, "prompts": None}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction, and the discrepancy before the last step on this batch."""
         self.state["batches"] += 1
         self.reset_optimizer(self.state)
         self._seen = statistics(self._bare_features(inputs))
-        before = self._from_source(self._seen)
+        before = self._source_discrepancy(self._seen)
         self._weights: Tensor | None = None
         if self.state["prompts"] is not None:
             distances = discrepancy(self._seen, self.state["statistics"], self.std_weight)
@@ -86,14 +81,16 @@ class DPCore(Vpt):
         return self._loss(inputs)
 
     def step(self) -> None:
-        """Let the optimizer step, and remember what came out."""
+        """Step, and update the coreset."""
         super().step()
         weights = self._weights
         self.counts["learned" if weights is None else "reused"] += 1
         for name, value in {"statistics": self._seen, "prompts": self.space.snapshot()}.items():
-            there = self.state[name]
+            elements = self.state[name]
             if weights is not None:
                 share = self.alpha * weights.view(-1, *[1] * value.ndim)
-                self.state[name] = there + share * (value - there)
+                self.state[name] = elements + share * (value - elements)
+            elif elements is None:
+                self.state[name] = value[None]
             else:
-                self.state[name] = value[None] if there is None else torch.cat([there, value[None]])
+                self.state[name] = torch.cat([elements, value[None]])

@@ -1,4 +1,4 @@
-"""EATA: ETA with a Fisher regulariser against forgetting (Niu et al., ICML 2022)."""
+"""EATA: ETA with a Fisher regularizer against forgetting (Niu et al., ICML 2022)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from .eta import Eta
 class Eata(Eta):
     """ETA plus ``fisher_alpha * sum_i F_i (theta_i - theta_i^source)^2`` (Eq. 7 and 8).
 
-    The Fisher information ``F`` (Eq. 9) is estimated once, by :meth:`prepare`, from unlabelled
-    source batches, and shared by all domains: it says what matters to the source model, at whose
-    parameters every domain is anchored.
+    :meth:`prepare` estimates the Fisher information ``F`` (Eq. 9) once, from unlabeled source
+    batches. All domains share it, and are anchored at the source parameters.
 
     Args:
-        fisher_alpha: Weight of the regulariser (the paper's beta: 2000 for ImageNet-C, 1 for
-            CIFAR-10-C). None: as published for about as many classes (:func:`by_classes`), which
-            is 1 for Cityscapes' 19, too. 0 is ETA, and needs no :meth:`prepare`.
+        fisher_alpha: Weight of the regularizer (beta): 2000 for ImageNet-C, 1 for CIFAR-10-C in the
+            paper. 0 is ETA, and needs no :meth:`prepare`. Defaults to the value for the number of
+            classes (:func:`by_classes`).
         **options: See :class:`Eta`.
     """
+
+    shared_tensors = ("fisher",)
 
     def __init__(self, *args: Any, fisher_alpha: float | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -37,15 +38,15 @@ class Eata(Eta):
 
     @property
     def needs_source(self) -> bool:
-        """The Fisher information comes from source images."""
+        """Whether the Fisher information is needed."""
         return self.fisher_alpha is None or self.fisher_alpha > 0
 
     def prepare(self, source: Iterable[Tensor]) -> None:
         """Estimate the Fisher information: the mean over source batches of the squared gradient.
 
-        The gradient is that of the mean cross-entropy of a batch with the model's own labels. (Eq.
-        9 squares the gradient of every single sample; a batch at a time is as published, and what
-        ``fisher_alpha`` is tuned for.)
+        The gradient is that of a batch's mean cross-entropy with the model's predicted labels. Eq.
+        9 squares it for every sample; the published code, for which ``fisher_alpha`` is tuned,
+        squares it for every batch.
         """
         total, batches = torch.zeros_like(self.source), 0
         for inputs in source:
@@ -57,7 +58,7 @@ class Eata(Eta):
                     batches += 1
         if not batches:
             raise ReservoirError(
-                "EATA got no source batch to estimate the Fisher information from: name source "
+                "EATA got no source batch to estimate the Fisher information from: give source "
                 "images, or set fisher_alpha=0 for ETA"
             )
         self.fisher = total / batches
@@ -73,16 +74,7 @@ class Eata(Eta):
         if self.fisher_alpha is None:
             self.fisher_alpha = by_classes("fisher_alpha", prediction.shape[1])
         if loss is not None and self.fisher_alpha > 0:
-            assert self.fisher is not None, "with such an alpha it was needed above"
+            assert self.fisher is not None, "checked above"
             drift = self.space.values - self.source
             loss = loss + self.fisher_alpha * (self.fisher * drift.square()).sum()
         return prediction, loss
-
-    def state_dict(self) -> dict[str, Any]:
-        """The counts, and the Fisher information, so that resuming needs no source images."""
-        return super().state_dict() | {"fisher": self.fisher}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        fisher = state["fisher"]
-        self.fisher = None if fisher is None else fisher.to(self.source)

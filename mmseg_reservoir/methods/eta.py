@@ -17,24 +17,23 @@ from .common.by_classes import by_classes
 
 @register("method", "eta")
 class Eta(AdaptationMethod):
-    """EATA without its regulariser, from "Efficient Test-Time Model Adaptation without Forgetting".
+    """EATA without its regularizer: minimize the entropy of reliable, non-redundant samples.
 
-    A sample x (an image, or a pixel) counts if it is reliable, ``H(x) < E_0`` (Eq. 3), and if its
-    prediction differs from the average one, ``cos(p(x), m) < d_margin`` (Eq. 4). The loss is the
-    mean of ``exp(E_0 - H(x)) H(x)`` over these samples (Eq. 2, 3, 6). ``m``, the moving average of
-    their predictions (Eq. 5), belongs to the domain; its first value is the mean of all reliable
-    samples, as there is nothing to differ from yet.
+    From "Efficient Test-Time Model Adaptation without Forgetting". A sample x is an image or a
+    pixel.
 
-    ``counts["reliable"]`` and ``counts["selected"]`` tell how many samples passed the first filter
-    and both.
+    - Reliable: ``H(x) < E_0`` (Eq. 3). ``counts["reliable"]`` counts these samples.
+    - Non-redundant: ``cos(p(x), m) < d_margin`` (Eq. 4). ``counts["selected"]`` counts the samples
+      that pass both filters.
+    - Loss: the mean of ``exp(E_0 - H(x)) H(x)`` over the selected samples (Eq. 2, 3, 6).
+    - ``m``: the moving average of their predictions (Eq. 5), one per domain. It starts at the mean
+      of the first reliable samples.
 
     Args:
-        margin: ``E_0 / ln C``: the largest share of the maximal entropy that is reliable.
-        d_margin: The largest similarity to ``m``. The paper has 0.05 for ImageNet-C, where
-            C = 1000, and 0.4 for CIFAR-10-C: the fewer the classes, the more alike predictions are.
-            None: as published for about as many classes (:func:`by_classes`), which is 0.4 for
-            Cityscapes' 19, too.
-        momentum: Of the moving average.
+        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum.
+        d_margin: The largest similarity to ``m``: 0.05 for ImageNet-C, 0.4 for CIFAR-10-C in the
+            paper. Defaults to the value for the number of classes (:func:`by_classes`).
+        momentum: Weight of the old value in the moving average.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -63,7 +62,7 @@ class Eta(AdaptationMethod):
         entropies = entropy(logits)
         classes = logits.shape[1]
         limit = self.margin * math.log(classes)
-        if self.d_margin is None:  # known now that there is a prediction
+        if self.d_margin is None:
             self.d_margin = by_classes("d_margin", classes)
 
         p = logits.detach().softmax(dim=1)

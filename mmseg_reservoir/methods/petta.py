@@ -9,52 +9,53 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
+from ..core.state import copied_to
 from ..errors import ReservoirError
 from ..option_types import Count, Fraction
 from ..params.base import ParamSpace
+from ..params.normalization import learning
 from ..registry import register
 from .base import Forward, OptimizerFactory
 from .common.mean_teacher import soft_cross_entropy
 from .rotta import Rotta
 
-_TINY = 1e-6  # a feature that never varies on the source must not divide by 0
+_TINY = 1e-6  # for features without variance on the source
 
 
 @register("method", "petta")
 class Petta(Rotta):
-    """RoTTA's memory, normalisation and teacher, held back as the features leave the source's.
+    """RoTTA, with smaller updates as the features diverge from the source's.
 
-    With the mean ``mu_0^y`` and variance ``S_0^y`` (diagonal) of the source's features by class,
-    and the moving average ``mu_t^y`` of the teacher's features of images that it labels y:
+    Let ``mu_0^y`` and ``S_0^y`` be mean and (diagonal) variance of the source's features of class
+    y, and ``mu_t^y`` the moving average of the teacher's features of images labeled y.
 
-    - Divergence: ``gamma^y = 1 - exp(-(mu_t^y - mu_0^y)^T (S_0^y)^-1 (mu_t^y - mu_0^y))`` (Eq. 6);
-      ``gamma`` is its mean over the classes that occur. As in Algorithm 1 it is taken before
-      ``mu_t`` follows the new features.
-    - ``lambda_t = gamma lambda_0`` and ``alpha_t = (1 - gamma) alpha_0`` (Eq. 7).
-    - Loss: ``L_CLS + L_AL + lambda_t R(theta)`` where the anchor loss ``L_AL`` is the cross-entropy
-      of the student with the source model (Eq. 8), and R the distance from the source's parameters.
+    - Divergence: ``gamma^y = 1 - exp(-(mu_t^y - mu_0^y)^T (S_0^y)^-1 (mu_t^y - mu_0^y))`` (Eq. 6),
+      before ``mu_t`` includes the new features (Algorithm 1). ``gamma`` is the mean over classes
+      in the memory.
+    - Rates: ``lambda_t = gamma lambda_0`` and ``alpha_t = (1 - gamma) alpha_0`` (Eq. 7).
+    - Loss: ``L_CLS + L_AL + lambda_t R(theta)``. The anchor loss ``L_AL`` is the cross-entropy of
+      the student with the source model (Eq. 8), ``R`` the distance from the source's parameters.
     - Teacher: ``theta' <- (1 - alpha_t) theta' + alpha_t theta``.
 
-    X_t, the batch of the paper's equations, is the memory, which the update is made on. The memory
-    has no weights of timeliness here. Means, memory, statistics, student and teacher belong to the
-    domain; the source's features are shared. They come from :meth:`prepare`, with the source
-    model's labels (the paper's Appendix E.4); a class with less than two source images is not
-    measured. Arguments that are not listed are those of :class:`Rotta`.
+    The batch X_t of the equations is the memory, without weights of timeliness. Each domain has
+    means, memory, statistics, student and teacher. All domains share the source's features, which
+    :meth:`prepare` measures with the source model's labels (Appendix E.4). Classes with fewer than
+    two source images are left out. For other arguments see :class:`Rotta`.
 
     Args:
         alpha_0: Largest rate of the teacher.
         lambda_0: Largest weight of the regularizer: 10 for CIFAR-10/100-C and ImageNet-C, 1 for
             DomainNet.
-        regularizer: R, ``"cosine"`` for ``1 - cos(theta, theta_0)`` or ``"l2"`` for the squared
+        regularizer: R: ``"cosine"``, ``1 - cos(theta, theta_0)``, or ``"l2"``, the squared
             distance.
-        classification: L_CLS. ``"self_training"`` is the mean of the four cross-entropies, either
-            way round, between the teacher and the student's plain and augmented view (Doebler et
-            al., CVPR 2023; the paper's choice but for DomainNet). ``"cross_entropy"`` is RoTTA's.
-        rate: Of the statistics of normalisation and of the features' means.
-        head: Name of the ``nn.Linear`` that makes the logits; by default the last one.
+        classification: L_CLS: ``"self_training"``, the mean of the four cross-entropies between the
+            teacher and the student's plain and augmented view (Doebler et al., CVPR 2023; the
+            paper's choice except for DomainNet), or ``"cross_entropy"``, RoTTA's.
+        rate: Rate of the normalization statistics and of the means.
+        head: Name of the ``nn.Linear`` that returns the logits. Defaults to the last one.
     """
 
-    # No **options of RoTTA: its nu and alpha are alpha_0 and rate here.
+    # Without **options of RoTTA: its nu and alpha are alpha_0 and rate.
     def __init__(
         self,
         forward: Forward,
@@ -79,8 +80,8 @@ class Petta(Rotta):
         self.alpha_0 = alpha_0
         self.lambda_0 = lambda_0
         self.rate = rate
-        self.known: dict[str, Tensor] | None = None
-        """Mean and variance of the source's features by class, and how many there were."""
+        self.source_features: dict[str, Tensor] | None = None
+        """Mean, variance and count of the source's features, by class."""
         self.divergence = 0.0
         """gamma of the last update."""
         super().__init__(
@@ -99,12 +100,12 @@ class Petta(Rotta):
 
     @property
     def needs_source(self) -> bool:
-        """The features to stay near to are those of source images."""
+        """Whether source images are needed: always, for their features."""
         return True
 
     @torch.no_grad()
     def prepare(self, source: Iterable[Tensor]) -> None:
-        """Mean and variance of the source model's features, by the class that it predicts."""
+        """Measure mean and variance of the source model's features, by predicted class."""
         sums: Tensor | None = None
         with self.space.at(self.source):
             for inputs in source:
@@ -115,18 +116,18 @@ class Petta(Rotta):
                     sums = rows.new_zeros(logits.shape[1], rows.shape[1])
                 sums.index_add_(0, logits.argmax(dim=1), rows)
         if sums is None:
-            raise ReservoirError("PeTTA got no source batch to know the features of: name some")
+            raise ReservoirError("PeTTA got no source batch to measure: give source images")
         count, total, squares = sums.split([1, *[(sums.shape[1] - 1) // 2] * 2], dim=1)
         mean = total / count.clamp_min(1)
         variance = (squares / count.clamp_min(1) - mean.square()).clamp_min(0)
         measured = {"mean": mean, "variance": variance, "count": count[:, 0]}
-        self.known = {name: value.to(self.source) for name, value in measured.items()}
+        self.source_features = {name: value.to(self.source) for name, value in measured.items()}
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """As RoTTA, once the features of the source are known."""
-        if self.known is None:
+        """Adapt as RoTTA; refuse to without the features of the source."""
+        if self.source_features is None:
             raise ReservoirError(
-                "PeTTA does not know the source's features: give it source images (source=..., or "
+                "PeTTA has no features of the source: give it source images (source=..., or "
                 "prepare(source_batches) before the stream begins)"
             )
         return super().adapt(inputs)
@@ -137,10 +138,10 @@ class Petta(Rotta):
                 prediction, features = self.features(self.forward, inputs)
             with self.space.at(self.source):
                 anchor = self.forward(inputs).softmax(dim=1)
-            self._sense(features, prediction.argmax(dim=1))
+            self._update_divergence(features, prediction.argmax(dim=1))
         views = torch.cat([inputs, self.augment(inputs, self.generator)])
         self.take_student()
-        with self.norms.learning():
+        with learning(self.norms.values()):
             plain, augmented = self.forward(views).chunk(2)
         losses = self.classification(plain, augmented, prediction)
         losses = losses + soft_cross_entropy(plain, anchor)
@@ -148,21 +149,21 @@ class Petta(Rotta):
         distance = self.distance(self.space.values[adapting], self.source[adapting])
         return prediction, losses.mean() + self.divergence * self.lambda_0 * distance
 
-    def _sense(self, features: Tensor, labels: Tensor) -> None:
-        """The divergence from the source, and where the means go if the update succeeds."""
-        means, source = self.state["means"], self.known
-        assert source is not None, "adapt() refuses to begin without"
+    def _update_divergence(self, features: Tensor, labels: Tensor) -> None:
+        """Set the divergence from the source, and the means after a successful update."""
+        means, source = self.state["means"], self.source_features
+        assert source is not None, "checked in adapt()"
         means = source["mean"].clone() if means is None else means.clone()
         present = [y for y in labels.unique().tolist() if source["count"][y] >= 2]
         drift = means[present] - source["mean"][present]
-        far = (drift.square() / (source["variance"][present] + _TINY)).sum(dim=1)
-        self.divergence = float((1 - (-far).exp()).mean()) if present else 0.0
+        square = (drift.square() / (source["variance"][present] + _TINY)).sum(dim=1)
+        self.divergence = float((1 - (-square).exp()).mean()) if present else 0.0
         for y in present:
             means[y] = torch.lerp(means[y], features[labels == y].mean(dim=0), self.rate)
         self._means = means
 
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """The teacher, at the rate that the divergence leaves it; the features' means follow."""
+        """Update the means, and average the teacher at the rate alpha_t."""
         self.state["means"] = self._means
         self.momentum = 1 - (1 - self.divergence) * self.alpha_0
         return super().average(student, teacher)
@@ -171,21 +172,19 @@ class Petta(Rotta):
         return super().fresh_domain_state() | {"means": None}
 
     def state_dict(self) -> dict[str, Any]:
-        """As RoTTA's, and the source's features, so that resuming needs no source images."""
-        return super().state_dict() | {"known": self.known}
+        return super().state_dict() | {"known": self.source_features}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        saved = state["known"]
-        self.known = saved and {name: value.to(self.source) for name, value in saved.items()}
+        self.source_features = copied_to(state["known"], self.source.device)
 
 
 def _self_training(plain: Tensor, augmented: Tensor, teacher: Tensor) -> Tensor:
     label = teacher.softmax(dim=1)
-    there = soft_cross_entropy(plain, label) + soft_cross_entropy(augmented, label)
-    back = soft_cross_entropy(teacher, plain.softmax(dim=1))
-    back = back + soft_cross_entropy(teacher, augmented.softmax(dim=1))
-    return (there + back) / 4
+    student = soft_cross_entropy(plain, label) + soft_cross_entropy(augmented, label)
+    reverse = soft_cross_entropy(teacher, plain.softmax(dim=1))
+    reverse = reverse + soft_cross_entropy(teacher, augmented.softmax(dim=1))
+    return (student + reverse) / 4
 
 
 def _cross_entropy(plain: Tensor, augmented: Tensor, teacher: Tensor) -> Tensor:
@@ -200,11 +199,11 @@ _DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class Features:
-    """Looks at the input of the classification head while the model runs.
+    """Features of images: the input of a classifier's head.
 
     Args:
         model: The classifier.
-        head: Name of the ``nn.Linear`` that makes the logits; by default the model's last one.
+        head: Name of the ``nn.Linear`` that returns the logits. Defaults to the last one.
     """
 
     def __init__(self, model: nn.Module, head: str | None = None) -> None:
@@ -214,16 +213,16 @@ class Features:
         if head not in linear:
             some = ", ".join(list(linear)[-5:]) or "none"
             raise ReservoirError(
-                f"features are what goes into the last nn.Linear of a classifier; "
+                f"features are the input of the last nn.Linear of a classifier; "
                 f"{type(model).__name__} has {f'no such layer {head!r}' if head else 'none'}. Name "
-                f"one with head=... (the last of those there are: {some}) or choose a method that "
-                "needs no features"
+                f"one with head=... (the last layers: {some}) or choose a method that needs no "
+                "features"
             )
         self.name = head
         self.head = linear[head]
 
     def __call__(self, forward: Forward, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits ``(N, C)`` and features ``(N, D)`` of one forward pass."""
+        """Return logits ``(N, C)`` and features ``(N, D)`` of one forward pass."""
         seen: list[Tensor] = []
         with self.head.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
             logits = forward(inputs)
@@ -233,7 +232,7 @@ class Features:
         ):
             raise ReservoirError(
                 f"{self.name!r} is not the head of this classifier: for {len(inputs)} images it "
-                f"was given {shapes or 'nothing'}, and logits are {tuple(logits.shape)}. Name the "
-                "nn.Linear that makes the logits with head=..."
+                f"got {shapes or 'nothing'}, and logits are {tuple(logits.shape)}. Name the "
+                "nn.Linear that returns the logits with head=..."
             )
         return logits, seen[0]

@@ -15,13 +15,12 @@ ResetEvery = Annotated[Count, "a whole number of at least 1 (the method 'eta' ne
 
 @register("method", "rdumb")
 class RDumb(Eta):
-    """ETA that forgets everything every ``reset_every`` batches (Press et al., Sec. 4).
+    """ETA with a reset of parameters and state every ``reset_every`` batches (Sec. 4).
 
-    Parameters, optimizer and average prediction go back to the start. Batches are counted per
-    domain, whether they led to an update or not. ``counts["resets"]`` counts the resets.
+    Each domain counts its batches, with or without an update. ``counts["resets"]`` counts resets.
 
     Args:
-        reset_every: The number of batches between resets.
+        reset_every: Number of batches between resets.
         **options: See :class:`Eta`.
     """
 

@@ -18,28 +18,29 @@ _TINY = 1e-5  # keeps the logarithm of a vanishing ratio finite
 
 @register("method", "roid")
 class Roid(AdaptationMethod):
-    """From "Universal Test-time Adaptation through Weight Ensembling, Diversity Weighting, ...".
+    """Soft likelihood ratio loss on weighted samples, with weight ensembling.
 
-    - Soft likelihood ratio loss ``-sum_c p_c log(p_c / (1 - p_c))``: unlike the entropy's, its
-      gradient does not vanish for confident samples.
-    - Certainty and diversity weighting ``exp(w_div w_cert / temperature)``. Certain is a small
-      entropy, diverse a prediction unlike the moving average of all; both are scaled to [0, 1]
-      over the batch. Samples of less than the mean diversity are left out.
-    - Weight ensembling ``theta <- alpha theta + (1 - alpha) theta_source`` after every step (also
-      Eq. 5 of the ReservoirTTA paper).
-    - Prior correction (optional): the returned prediction is weighted by the classes' frequency.
+    From "Universal Test-time Adaptation through Weight Ensembling, Diversity Weighting, and Prior
+    Correction". ReservoirTTA's ROID* omits the consistency loss of augmented views.
 
-    ReservoirTTA calls it ROID* as it omits the consistency of augmented views. The moving average
-    of the predictions, uniform at first, belongs to the domain.
+    - Loss: ``-sum_c p_c log(p_c / (1 - p_c))``. Unlike the entropy's, its gradient does not vanish
+      for confident samples.
+    - Sample weights: ``exp(w_div w_cert / temperature)``. ``w_cert`` is the negative entropy,
+      ``w_div`` the distance from the moving average of predictions, both scaled to [0, 1] over the
+      batch. Samples below the mean diversity are left out.
+    - Weight ensembling: ``theta <- alpha theta + (1 - alpha) theta_source`` after every step (Eq. 5
+      of the ReservoirTTA paper).
+    - Prior correction: see :meth:`correct`.
+
+    Each domain has its moving average, which starts uniform.
 
     Args:
-        alpha: Weight of the adapted against the source parameters.
-        temperature: Of the sample weights.
-        momentum: Of the moving average.
-        prior_correction: Whether :meth:`correct` does anything.
-        batch_size: The sum over samples is divided by it. None: by the number of samples, be they
-            images or pixels. The published implementation takes the configured batch size, also
-            for an incomplete batch.
+        alpha: Weight of the adapted parameters against the source's.
+        temperature: Temperature of the sample weights.
+        momentum: Weight of the old value in the moving average.
+        prior_correction: Whether to correct predictions by the class frequencies.
+        batch_size: Divisor of the sum over samples. The published code uses the configured batch
+            size, also for an incomplete batch. Defaults to the number of samples.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -75,21 +76,20 @@ class Roid(AdaptationMethod):
         weights = (diversity * certainty / self.temperature).exp()
         weights = weights * (diversity >= diversity.mean())
         loss = (weights * soft_likelihood_ratio(p)).sum() / (self.batch_size or len(p))
-        if torch.isfinite(loss):  # a broken batch must not poison the average for good
+        if torch.isfinite(loss):  # a broken batch must not enter the average
             self.state["mean_prediction"] = moving_average(average, p.mean(dim=0), self.momentum)
         return prediction, loss
 
     def step(self) -> None:
-        """Let the optimizer step; then go a little back to the source."""
+        """Step, then average the parameters with the source's."""
         super().step()
         self.space.load(torch.lerp(self.source, self.space.values.detach(), self.alpha))
 
     def correct(self, logits: Tensor) -> Tensor:
-        """Weight the prediction by the class frequencies of its batch, smoothed.
+        """Multiply logits by the smoothed class frequencies of the batch, as published.
 
-        The frequencies ``pi``, the mean softmax of the S samples of the batch, become
-        ``(pi + s) / (1 + C s)`` with ``s = max(1/S, 1/C) / max(pi)``. They multiply the logits, as
-        in the published implementation.
+        The frequencies are ``(pi + s) / (1 + C s)`` with the mean softmax ``pi`` of the S samples
+        and ``s = max(1/S, 1/C) / max(pi)``.
         """
         if not self.prior_correction:
             return logits
@@ -102,12 +102,12 @@ class Roid(AdaptationMethod):
 
 
 def soft_likelihood_ratio(p: Tensor) -> Tensor:
-    """``-sum_c p_c log(p_c / (1 - p_c))`` of every row of ``(S, C)`` probabilities."""
+    """Return ``-sum_c p_c log(p_c / (1 - p_c))`` of every row of ``(S, C)`` probabilities."""
     p = p.clamp(max=_LARGEST_P)
     return -(p * torch.log(p / (1 - p) + _TINY)).sum(dim=1)
 
 
 def unit_range(values: Tensor) -> Tensor:
-    """Scale to [0, 1]; values that are all equal, as of a single sample, become 0."""
+    """Scale values to [0, 1]; equal values become 0."""
     spread = values.max() - values.min()
     return (values - values.min()) / torch.where(spread > 0, spread, 1)

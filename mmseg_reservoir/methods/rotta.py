@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,40 +24,39 @@ from .common.mean_teacher import MeanTeacher, soft_cross_entropy
 
 @register("method", "rotta")
 class Rotta(MeanTeacher):
-    """A student learns from its teacher on a memory of the stream, not on the batch at hand.
+    """Mean teacher on a memory of the stream, with robust normalization.
 
-    - Normalisation: by statistics that follow the memory slowly (:class:`RobustNorms`).
+    Each domain has a memory, statistics, a student and a teacher. A cloned domain starts with an
+    empty memory.
+
+    - Normalization: by statistics that follow the memory slowly (:func:`robust_norms`), separately
+      for the images of the teacher and those of the student.
     - Memory: balanced over the teacher's labels, timely and certain (:class:`BalancedBank`).
-    - Every ``update_every`` samples the student steps on the mean over the memory of
-      ``E(A) * -sum_c p_teacher(c | x) log p_student(c | augmented x)``, where the timeliness
-      ``E(A) = exp(-A / N) / (1 + exp(-A / N))`` of a sample of age A makes old ones count less.
-    - Teacher: ``theta' <- (1 - nu) theta' + nu theta``; it predicts. Its statistics and the
-      student's are each those of the images that it sees.
-
-    Everything but the random generator belongs to the domain: with a reservoir every expert has a
-    memory (``capacity`` images), statistics, student and teacher of its own. A clone starts with
-    an empty memory. ``counts["skipped"]`` counts batches that were remembered without an update.
+    - Loss: every ``update_every`` samples, the mean over the memory of
+      ``E(A) * -sum_c p_teacher(c | x) log p_student(c | augmented x)``. The timeliness of age A is
+      ``E(A) = exp(-A / N) / (1 + exp(-A / N))``. ``counts["skipped"]`` counts other batches.
+    - Teacher: ``theta' <- (1 - nu) theta' + nu theta``. It predicts.
 
     Args:
         forward: The model, as a function from images to logits ``(N, C)``. Its BatchNorm layers
-            must keep the running statistics of the source, and are replaced in it.
-        space: The parameters that adapt: affine ones of normalisation in the paper.
-        optimizer: Makes the optimizer.
+            must have the running statistics of the source, and are replaced.
+        space: The parameters that adapt, in the paper the affine ones of normalization.
+        optimizer: Factory of the optimizer.
         nu: Rate of the teacher.
         alpha: Rate of the statistics.
-        capacity: N, the number of images in the memory.
-        update_every: The number of samples between updates.
-        lambda_t: Weight of the age in the memory's choice.
-        lambda_u: Weight of the uncertainty in it.
+        capacity: Number N of images in the memory.
+        update_every: Number of samples between updates.
+        lambda_t: Weight of the age in the memory.
+        lambda_u: Weight of the uncertainty in the memory.
         augment: Options of :class:`Augment`.
-        seed: Of the augmentations; the generator is saved with the state.
+        seed: Seed of the augmentations; the generator is saved with the state.
     """
 
     supports = ("images",)
     statistics = "running"
-    needs_every_batch = "it remembers images of every batch, and says itself when to update"
+    needs_every_batch = "it stores images of every batch, and decides when to update"
 
-    # No **options of the teacher: its momentum is 1 - nu here, and nothing is restored.
+    # Without **options of the teacher: its momentum is 1 - nu, and nothing is restored.
     def __init__(
         self,
         forward: Forward,
@@ -75,16 +74,16 @@ class Rotta(MeanTeacher):
         self.bank = BalancedBank(capacity, lambda_t, lambda_u)
         self.update_every = update_every
         self.augment = construct(Augment, augment or {}, "method.augment")
-        self.norms = RobustNorms(space, alpha)
+        self.norms = robust_norms(space, alpha)
         super().__init__(forward, space, optimizer, momentum=1 - nu, seed=seed)
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Predict a batch and remember it sample by sample; learn as often as it is time to."""
+        """Predict a batch, add its samples to the memory, and update when one is due."""
         prediction = self.predict(inputs)
         labels, uncertainties = prediction.argmax(dim=1).tolist(), entropy(prediction).tolist()
         learned = False
         for image, label, uncertainty in zip(inputs, labels, uncertainties, strict=True):
-            if math.isfinite(uncertainty):  # what broke the model must not be learned from
+            if math.isfinite(uncertainty):  # never learn from a sample that broke the model
                 self.bank.add(self.state["bank"], image, label, uncertainty, prediction.shape[1])
             self.state["seen"] += 1
             if self.state["seen"] % self.update_every == 0 and self.state["bank"]:
@@ -97,7 +96,7 @@ class Rotta(MeanTeacher):
         with torch.no_grad(), self.teaching():
             prediction = self.forward(inputs)
         self.take_student()
-        with self.norms.learning():
+        with learning(self.norms.values()):
             logits = self.forward(self.augment(inputs, self.generator))
         ages = self.bank.ages(self.state["bank"]).to(logits)
         losses = soft_cross_entropy(logits, prediction.softmax(dim=1))
@@ -105,13 +104,13 @@ class Rotta(MeanTeacher):
 
     @contextmanager
     def teaching(self) -> Iterator[None]:
-        """Within this context passes move the teacher's statistics, for good once it is updated."""
-        with self.space.preserve_buffers(), self.norms.learning():
+        """Within this context forward passes move statistics, which an update gives the teacher."""
+        with self.space.preserve_buffers(), learning(self.norms.values()):
             yield
             self._statistics = self.space.buffers.clone()
 
     def average(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """The moving average of the parameters, with the teacher's own statistics."""
+        """Return the moving average of the parameters, with the teacher's statistics."""
         averaged = super().average(student, teacher)
         averaged[self.space.adapting :] = self._statistics
         return averaged
@@ -121,8 +120,8 @@ class Rotta(MeanTeacher):
         logits = super().predict(inputs)
         if logits.ndim != 2:
             raise ReservoirError(
-                f"{type(self).__name__} remembers images by their class and needs logits (N, C), "
-                f"got {tuple(logits.shape)}: it is for classifiers"
+                f"{type(self).__name__} stores images by class and needs logits (N, C), got "
+                f"{tuple(logits.shape)}: use it for classifiers"
             )
         return logits
 
@@ -131,31 +130,26 @@ class Rotta(MeanTeacher):
 
 
 def timeliness(ages: Tensor) -> Tensor:
-    """``exp(-A) / (1 + exp(-A))`` of ages A as shares of the memory's capacity."""
+    """Return ``exp(-A) / (1 + exp(-A))`` of ages A, in fractions of the capacity."""
     return (-ages).sigmoid()
 
 
-class RobustNorms:
-    """Robust batch normalisation (RoTTA, Sec. 3.2) of all BatchNorm layers of a model.
+def robust_norms(space: ParamSpace, rate: float) -> dict[str, BlendedBatchNorm]:
+    """Replace all BatchNorm layers by robust ones (RoTTA, Sec. 3.2); return these by name.
 
-    Their statistics become part of the space. They follow the stream slowly: the layers normalise
-    by their blend with those of the batch where they learn, elsewhere by them as they are.
+    Within :func:`learning` they normalize by a blend of running and batch statistics, which becomes
+    the running statistics. These are buffers of the space.
 
     Args:
-        space: The parameters that adapt; before an optimizer holds its values.
-        rate: The share of a batch in the statistics.
+        space: The parameters that adapt, before an optimizer holds its values.
+        rate: The share of the batch in the blend.
     """
-
-    def __init__(self, space: ParamSpace, rate: float) -> None:
-        blending = [m for m in space.model.modules() if isinstance(m, BlendedBatchNorm)]
-        if any(layer.always for layer in blending):
-            raise ReservoirError(
-                "robust normalisation blends statistics by itself, but the model has been told to "
-                'blend them already: build the method with statistics="running"'
-            )
-        self.layers = blend(space.model, rate, always=False)
-        carry_statistics(space, self.layers)
-
-    def learning(self) -> AbstractContextManager[None]:
-        """Within this context every forward pass moves the statistics."""
-        return learning(self.layers.values())
+    norms = [m for m in space.model.modules() if isinstance(m, BlendedBatchNorm)]
+    if any(norm.always for norm in norms):
+        raise ReservoirError(
+            "robust normalization blends statistics itself, but the model blends them already: "
+            'build the method with statistics="running"'
+        )
+    layers = blend(space.model, rate, always=False)
+    carry_statistics(space, layers)
+    return layers

@@ -14,26 +14,27 @@ from .base import AdaptationMethod, moving_average, samples
 
 @register("method", "sar")
 class Sar(AdaptationMethod):
-    """From "Towards Stable Test-Time Adaptation in Dynamic Wild World".
+    """Minimize the entropy of reliable samples, sharpness-aware.
 
-    Minimises the mean entropy of the reliable samples, ``H < E_0`` (Eq. 2), at the worst point
-    nearby, ``theta + rho g / ||g||`` with the gradient ``g`` at ``theta`` (Eq. 4 and 5). The
-    gradient there, of those samples that are still reliable, is applied at ``theta`` (Eq. 6). Where
-    the moving average of that second loss falls below ``reset_below``, the model has collapsed to
-    trivial answers and starts from the source again ("model recovery").
+    From "Towards Stable Test-Time Adaptation in Dynamic Wild World". The optimizer is SGD with
+    momentum 0.9.
 
-    The moving average belongs to the domain, and so does the momentum of the optimizer, which a
-    reset drops. ``counts["resets"]`` counts the resets. The paper's optimizer is SGD with momentum
-    0.9.
+    - Samples: reliable if ``H < E_0`` (Eq. 2).
+    - Ascent: to the worst point nearby, ``theta + rho g / ||g||``, with the gradient ``g`` of the
+      mean entropy at ``theta`` (Eq. 4 and 5).
+    - Step: at ``theta``, along the gradient at that point, of samples still reliable (Eq. 6).
+    - Reset to the source, if the moving average of the second loss is below ``reset_below``
+      ("model recovery"). ``counts["resets"]`` counts the resets.
+
+    A domain has its moving average and its momentum, which a reset clears.
 
     Args:
-        margin: ``E_0 / ln C``: the largest share of the maximal entropy that is reliable.
-        rho: Radius of the neighbourhood.
-        reset_below: Loss (the paper's e_m) below which the model is reset.
-        momentum: Of the moving average of the loss.
+        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum.
+        rho: Radius of the neighborhood.
+        reset_below: Loss (e_m) below which the model is reset.
+        momentum: Weight of the old value in the moving average of the loss.
         published_momentum: True shares the optimizer's state between all domains and keeps it over
-            resets. That is what the published implementation of ReservoirTTA does, for want of
-            SAM's inner state in its saved one: a push learned in one domain moves another.
+            resets, as the published implementation of ReservoirTTA does. Defaults to False.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -49,7 +50,7 @@ class Sar(AdaptationMethod):
         published_momentum: bool = False,
         **options: Any,
     ) -> None:
-        self.published_momentum = published_momentum  # asked for while the first state is made
+        self.published_momentum = published_momentum  # before the first state is made
         super().__init__(*args, **options)
         self.margin = margin
         self.rho = rho
@@ -58,14 +59,12 @@ class Sar(AdaptationMethod):
         self.counts["resets"] = 0
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No average loss and no momentum, unless it is that of all domains."""
         state = super().fresh_domain_state() | {"loss": None}
         if self.published_momentum:
             state["optimizer"] = self.optimizer.state[self.space.values]
         return state
 
     def inherit_domain_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The momentum comes along with the parameters; shared momentum is there already."""
         if self.published_momentum:
             return self.fresh_domain_state()
         return super().inherit_domain_state(state)
@@ -79,15 +78,15 @@ class Sar(AdaptationMethod):
         return prediction, entropies[self._reliable].mean()
 
     def update(self, inputs: Tensor, loss: Tensor) -> None:
-        """Climb to the worst point nearby, take the gradient there, step from where we were."""
+        """Step along the gradient of the worst point nearby."""
         if not self.backward(loss):
             return
-        here = self.space.snapshot()
+        start = self.space.snapshot()
         gradient = self.space.gradient
-        self.space.load(here + gradient * (self.rho / (gradient.norm() + 1e-12)))
-        second = self._loss_there(inputs)
+        self.space.load(start + gradient * (self.rho / (gradient.norm() + 1e-12)))
+        second = self._second_loss(inputs)
         stepping = second is not None and self.backward(second)
-        self.space.load(here)
+        self.space.load(start)
         if second is not None and stepping:
             self.step()
             average = moving_average(self.state["loss"], second, self.momentum)
@@ -96,16 +95,16 @@ class Sar(AdaptationMethod):
                 self.reset()
                 self.counts["resets"] += 1
 
-    def _loss_there(self, inputs: Tensor) -> Tensor | None:
-        """The entropy of the samples that are reliable at both points; None if there are none."""
+    def _second_loss(self, inputs: Tensor) -> Tensor | None:
+        """Return the entropy of samples reliable at both points; None without such samples."""
         self.space.zero_grad()
         logits = samples(self.forward(inputs))
         entropies = entropy(logits)[self._reliable]
-        still = self._is_reliable(entropies, logits.shape[1])
-        if not still.any():
+        reliable = self._is_reliable(entropies, logits.shape[1])
+        if not reliable.any():
             self.counts["skipped"] += 1
             return None
-        return entropies[still].mean()
+        return entropies[reliable].mean()
 
     def _is_reliable(self, entropies: Tensor, classes: int) -> Tensor:
         return entropies.detach() < self.margin * math.log(classes)

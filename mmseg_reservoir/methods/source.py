@@ -1,4 +1,4 @@
-"""No adaptation: the source model, normalising by the source or by the batch: two baselines."""
+"""Baselines without gradients: the source model, batch statistics, and alignment alone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ _UNUSED = partial(torch.optim.SGD, lr=0.0)
 
 @register("method", "source")
 class Source(AdaptationMethod):
-    """Predicts and never updates, so it needs no optimizer: the first row of every table.
-
-    BatchNorm normalises by the statistics of the source.
-    """
+    """The source model, with the BatchNorm statistics of the source. It never updates."""
 
     statistics = "running"
 
@@ -35,13 +32,33 @@ class Source(AdaptationMethod):
 
 @register("method", "norm")
 class Norm(Source):
-    """The source model with the BatchNorm statistics of the batch, what all compare with.
+    """The source model with the BatchNorm statistics of the batch.
 
     From "Improving robustness against common corruptions by covariate shift adaptation" (Schneider
     et al., NeurIPS 2020) and "Evaluating Prediction-Time Batch Normalization for Robustness under
-    Covariate Shift" (Nado et al., 2020). The former's blend with the source's statistics is
-    ``statistics=0.5``, for example; their weight ``N / (N + n)`` of a prior N is given as the share
-    ``n / (N + n)`` of the batch. A model without BatchNorm is the source model.
+    Covariate Shift" (Nado et al., 2020). A number as ``statistics`` blends both: the share
+    ``n / (N + n)`` of a batch of n is the former's prior ``N``. A model without BatchNorm is the
+    source model.
     """
 
     statistics = "batch"
+
+
+@register("method", "align")
+class Align(Source):
+    """The source's parameters, adapted by the alignment of the reservoir only.
+
+    It takes one forward pass per batch in inference mode, so the network needs no gradient. Without
+    ``reservoir.alignment`` it is the source model.
+    """
+
+    def adapt(self, inputs: Tensor) -> Tensor:
+        """Predict a batch."""
+        self.counts["skipped"] += 1
+        return self.predict(inputs)
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Predict a batch in inference mode."""
+        with torch.inference_mode():
+            logits = self.forward(inputs)
+        return logits.clone()  # a plain tensor, which callers may change in place

@@ -11,7 +11,7 @@ from .base import AdaptationMethod
 
 @register("method", "tent")
 class Tent(AdaptationMethod):
-    """Minimises the mean softmax entropy of the prediction, of images or of pixels (Eq. 1)."""
+    """Minimize the mean softmax entropy of the prediction, of images or of pixels (Eq. 1)."""
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.forward(inputs)

@@ -1,4 +1,4 @@
-"""Visual prompts that adapt: the prompt tuning of DPCore (Zhang et al., ICML 2025) by itself."""
+"""VPT: the prompt tuning of DPCore (Zhang et al., ICML 2025) without its coreset."""
 
 from __future__ import annotations
 
@@ -17,48 +17,46 @@ from .base import AdaptationMethod
 
 
 def statistics(features: Tensor) -> Tensor:
-    """Mean and deviation of features ``(N, D)``, as the rows of ``(2, D)``.
+    """Return mean and unbiased deviation of features ``(N, D)``, as the rows of ``(2, D)``.
 
-    The deviation is the unbiased one; that of a single image is 0.
+    The deviation of a single image is 0.
     """
     mean = features.mean(dim=0)
     return torch.stack([mean, features.std(dim=0) if len(features) > 1 else torch.zeros_like(mean)])
 
 
 def discrepancy(one: Tensor, other: Tensor, std_weight: float = 1.0) -> Tensor:
-    """``||mu - mu'|| + std_weight ||sigma - sigma'||`` of statistics ``(..., 2, D)``."""
+    """Return ``||mu - mu'|| + std_weight ||sigma - sigma'||`` of statistics ``(..., 2, D)``."""
     mean, std = (one - other).norm(dim=-1).unbind(dim=-1)
     return mean + std_weight * std
 
 
 @register("method", "vpt")
 class Vpt(AdaptationMethod):
-    """Adapts prompts such that the features of a batch are distributed as those of the source.
+    """Align the features of a batch with those of the source, by prompts.
 
-    The ReservoirTTA paper's row "VPT+ReservoirTTA" is the prompt tuning that DPCore uses, with the
-    reservoir in the place of DPCore's coreset. Its loss (DPCore, "Visual Prompt Adaptation") is
+    This is the row "VPT+ReservoirTTA" of the ReservoirTTA paper, where the reservoir replaces
+    DPCore's coreset. It needs ``params.type = "prompt"``.
 
-        ``||mu_S - mu(p)|| + std_weight ||sigma_S - sigma(p)||``
-
-    with ``mu, sigma`` the mean and deviation over the batch of the feature that the classifier
-    gets (the class token behind the last norm), seen with the prompts ``p``, and ``mu_S, sigma_S``
-    those of a few source images, seen without any. :meth:`prepare` measures the latter; all
-    domains share them. Needs ``params.type = "prompt"``.
-
-    The prediction is that of the last pass, before its own step. How many steps that row takes for
-    a new domain is not said; DPCore takes 50 for a new prompt and one for a known one. Its
-    optimizer is AdamW with a learning rate of 0.1 and a weight decay of 1e-5.
+    - Loss: ``||mu_S - mu(p)|| + std_weight ||sigma_S - sigma(p)||`` (DPCore, "Visual Prompt
+      Adaptation"). ``mu, sigma`` are mean and deviation over the batch of the classifier's input
+      feature, with the prompts ``p``. :meth:`prepare` measures ``mu_S, sigma_S`` on source images,
+      without prompts; all domains share them.
+    - Steps: DPCore takes 50 for a new prompt and one for an existing one. The ReservoirTTA paper
+      does not state the steps for a new domain. The prediction is that of the last forward pass.
+    - Optimizer: AdamW with a learning rate of 0.1 and a weight decay of 1e-5.
 
     Args:
-        loss: ``"alignment"``, as above, or ``"entropy"``, TENT's, which needs no source images.
-        first_steps: Steps on the first batch of a domain; later ones get one. By default 50 for
-            the alignment, and 1 for the entropy, which nothing anchors.
-        std_weight: As above.
-        source_images: From how many source images to take the statistics, if there are so many.
+        loss: ``"alignment"``, as above, or ``"entropy"``, TENT's loss, without source images.
+        first_steps: Steps on the first batch of a domain; others get one. Defaults to 50 for the
+            alignment, and to 1 for the entropy, which has no anchor.
+        std_weight: Weight of the deviations in the loss.
+        source_images: The largest number of source images to measure.
         **options: See :class:`AdaptationMethod`.
     """
 
     supports = ("images",)
+    shared_tensors = ("source_statistics",)
 
     space: PromptSpace  # the constructor refuses others
 
@@ -86,12 +84,12 @@ class Vpt(AdaptationMethod):
 
     @property
     def needs_source(self) -> bool:
-        """The statistics to align with come from source images."""
+        """Whether the loss needs the statistics of source images."""
         return self.aligns
 
     @torch.no_grad()
     def prepare(self, source: Iterable[Tensor]) -> None:
-        """Measure the features of source images, without prompts."""
+        """Measure the features of source images without prompts."""
         if not self.aligns:
             return
         batches: list[Tensor] = []
@@ -102,7 +100,7 @@ class Vpt(AdaptationMethod):
         features = torch.cat(batches)[: self.source_images] if batches else torch.empty(0)
         if len(features) < 2:
             raise ReservoirError(
-                f"the statistics of the source need at least 2 images, got {len(features)}: name "
+                f"the statistics of the source need at least 2 images, got {len(features)}: give "
                 f"about {self.source_images} source images"
             )
         self.source_statistics = statistics(features)
@@ -111,14 +109,13 @@ class Vpt(AdaptationMethod):
         return super().fresh_domain_state() | {"batches": 0}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction, and the loss of the last step on this batch."""
         if self.state["batches"] == 0:
             self._learn(inputs, self.first_steps - 1)
         self.state["batches"] += 1
         return self._loss(inputs)
 
     def _learn(self, inputs: Tensor, steps: int) -> None:
-        """Take steps on a batch, all but the last, which is everyone's."""
+        """Take steps on a batch before the last one, which :meth:`adapt` takes."""
         for _ in range(steps):
             self.space.zero_grad()
             if not self.backward(self._loss(inputs)[1]):
@@ -131,10 +128,9 @@ class Vpt(AdaptationMethod):
             logits = self.forward(inputs)
             return logits, entropy(logits).mean()
         logits, features = self.space.features(self.forward, inputs)
-        return logits, self._from_source(statistics(features))
+        return logits, self._source_discrepancy(statistics(features))
 
-    def _from_source(self, measured: Tensor) -> Tensor:
-        """How far statistics are from those of the source."""
+    def _source_discrepancy(self, measured: Tensor) -> Tensor:
         if self.source_statistics is None:
             raise ReservoirError(
                 f"{type(self).__name__.lower()} has no source statistics: give it source images "
@@ -147,15 +143,6 @@ class Vpt(AdaptationMethod):
             return self.space.features(self.forward, inputs)[1]
 
     def move(self) -> None:
-        """One step of the optimizer, counted: ``counts["updates"]`` counts batches."""
+        """Step the optimizer, and count the step."""
         super().move()
         self.counts["steps"] += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        """The counts, and the source statistics, so that resuming needs no source images."""
-        return super().state_dict() | {"source_statistics": self.source_statistics}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        saved = state["source_statistics"]
-        self.source_statistics = None if saved is None else saved.to(self.source)

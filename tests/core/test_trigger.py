@@ -232,8 +232,8 @@ def test_an_expert_that_is_reset_adapts_again_and_the_counts_go_on():
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        (lambda: make_method(RDumb), "RDumb, which must see all of them: it counts batches"),
-        (lambda: make_method(Rotta, supports="images"), "Rotta, .* remembers images"),
+        (lambda: make_method(RDumb), "RDumb, which needs all of them: it counts batches"),
+        (lambda: make_method(Rotta, supports="images"), "Rotta, .* stores images"),
     ],
 )
 def test_a_method_that_must_see_every_batch_is_refused(method, reason):

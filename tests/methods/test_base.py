@@ -135,8 +135,10 @@ NOTHING, SOMETHING = torch.zeros(2, 4), torch.ones(2, 4)
 def test_a_method_that_selects_almost_nothing_says_so_once(caplog):
     adapted(Picky, [SOMETHING] + 300 * [NOTHING])
     (warning,) = caplog.messages
-    assert warning.startswith("Picky hardly adapts: only 1 of the last 100 batches (1.0 %)")
-    assert warning.endswith("Look at threshold=0.5")
+    assert warning.startswith(
+        "Picky hardly adapts: its filter selected samples in 1 of the last 100 batches (1.0 %)"
+    )
+    assert warning.endswith("Check threshold=0.5")
 
 
 def test_a_method_that_stops_selecting_says_so(caplog):
@@ -155,11 +157,11 @@ def test_a_method_that_selects_a_little_is_silent(caplog, each):
 @pytest.mark.parametrize(
     ("cls", "options", "hint"),
     [
-        (Eta, dict(margin=1e-9), "Look at d_margin=0.4, margin=1e-09"),
+        (Eta, dict(margin=1e-9), "Check d_margin=0.4, margin=1e-09"),
         (Eata, dict(margin=1e-9, fisher_alpha=0.0), "Eata hardly adapts"),
         (RDumb, dict(margin=1e-9, reset_every=10), "RDumb hardly adapts"),
-        (Sar, dict(margin=1e-9), "Look at margin=1e-09"),
-        (Becotta, dict(margin=1e-9), "Look at margin=1e-09, confidence=0.69"),
+        (Sar, dict(margin=1e-9), "Check margin=1e-09"),
+        (Becotta, dict(margin=1e-9), "Check margin=1e-09, confidence=0.69"),
     ],
 )
 def test_filters_name_the_options_to_look_at(caplog, cls, options, hint):

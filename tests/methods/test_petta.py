@@ -40,9 +40,11 @@ def test_prepare_finds_mean_and_variance_of_the_features_by_class():
     method, expected = petta(), source_features()
     assert expected
     for y, (mean, variance) in expected.items():
-        torch.testing.assert_close(method.known["mean"][y], mean)
-        torch.testing.assert_close(method.known["variance"][y], variance, rtol=1e-6, atol=1e-12)
-    counts = method.known["count"]
+        torch.testing.assert_close(method.source_features["mean"][y], mean)
+        torch.testing.assert_close(
+            method.source_features["variance"][y], variance, rtol=1e-6, atol=1e-12
+        )
+    counts = method.source_features["count"]
     assert counts.sum() == 32
     assert {y for y in range(5) if counts[y] >= 2} == set(expected)
 
@@ -117,11 +119,11 @@ def test_far_from_the_source_the_teacher_stands_still():
 
 def test_classes_that_the_source_has_not_shown_are_not_measured():
     method, (x, y) = petta(), batches(2)
-    method.known["count"].fill_(1)
+    method.source_features["count"].fill_(1)
     method.adapt(x)
     method.adapt(y)
     assert method.divergence == 0
-    assert torch.equal(method.state["means"], method.known["mean"])
+    assert torch.equal(method.state["means"], method.source_features["mean"])
 
 
 def test_the_means_are_the_experts_own_and_the_source_is_shared():
@@ -130,12 +132,14 @@ def test_the_means_are_the_experts_own_and_the_source_is_shared():
     pipeline.step(fog, domain="fog")
     pipeline.step(1 - night / 2, domain="night")
     kept = pipeline.reservoir.checkout(1)[1]["means"].clone()
-    known = {name: value.clone() for name, value in pipeline.method.known.items()}
+    known = {name: value.clone() for name, value in pipeline.method.source_features.items()}
     for x in more:
         pipeline.step(1 - x / 2, domain="night")
     assert torch.equal(pipeline.reservoir.checkout(1)[1]["means"], kept)
     assert not torch.equal(pipeline.reservoir.checkout(2)[1]["means"], kept)
-    assert all(torch.equal(pipeline.method.known[name], value) for name, value in known.items())
+    assert all(
+        torch.equal(pipeline.method.source_features[name], value) for name, value in known.items()
+    )
     clone = pipeline.method.inherit_domain_state(pipeline.reservoir.checkout(2)[1])
     assert clone["means"] is None
 
@@ -161,7 +165,7 @@ def test_the_papers_settings_are_the_defaults():
     method = make_method(Petta, supports="images")
     assert (method.alpha_0, method.lambda_0, method.rate) == (0.001, 10, 0.05)
     assert method.bank.capacity == method.update_every == 64
-    assert method.norms.layers["4"].rate == 0.05
+    assert method.norms["4"].rate == 0.05
 
 
 def test_bad_options_and_nets_without_features_are_explained():
@@ -203,7 +207,7 @@ def test_the_head_can_be_named():
 
 def test_a_layer_that_is_not_the_head_is_found_out():
     net = TwoHeads()
-    with pytest.raises(ReservoirError, match=r"'unused' is not the head .* given nothing"):
+    with pytest.raises(ReservoirError, match=r"'unused' is not the head .* got nothing"):
         Features(net)(net, X)
     with pytest.raises(ReservoirError, match=r"'body\.1' is not the head .*head="):
         Features(net, "body.1")(net, X)

@@ -9,9 +9,9 @@ from mmseg_reservoir.core import ReservoirPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Rotta
 from mmseg_reservoir.methods.common.augment import Augment
-from mmseg_reservoir.methods.rotta import RobustNorms
+from mmseg_reservoir.methods.rotta import robust_norms
 from mmseg_reservoir.params import ParamSpace, norm_affine, set_batch_share
-from mmseg_reservoir.params.normalization import use_batch_statistics
+from mmseg_reservoir.params.normalization import learning, use_batch_statistics
 from mmseg_reservoir.routing import OracleRouter
 
 X = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 2 + 1
@@ -164,7 +164,7 @@ def test_the_papers_settings_are_the_defaults():
     assert (method.bank.capacity, method.update_every) == (64, 64)
     assert (method.bank.lambda_t, method.bank.lambda_u) == (1, 1)
     assert method.momentum == 1 - 0.001
-    assert method.norms.layers["4"].rate == 0.05
+    assert method.norms["4"].rate == 0.05
 
 
 def test_bad_options_and_pixels_are_explained():
@@ -179,14 +179,14 @@ def test_statistics_become_values_of_the_space_and_learn_only_in_the_context():
     net = make_classifier()
     space = ParamSpace(net, norm_affine(net))
     adapting = len(space)
-    norms = RobustNorms(space, 0.5)
+    norms = robust_norms(space, 0.5)
     assert space.adapting == adapting
     assert space.names[-2:] == ["4.running_mean", "4.running_var"]
     assert len(space) == adapting + 16
     before = space.snapshot()
     net(X)
     assert torch.equal(space.values, before)
-    with norms.learning():
+    with learning(norms.values()):
         net(X).sum().backward()
     assert torch.equal(space.values[:adapting], before[:adapting])
     assert not torch.isclose(space.values[adapting:], before[adapting:]).any()
@@ -202,16 +202,16 @@ def test_statistics_become_values_of_the_space_and_learn_only_in_the_context():
 def test_unless_they_learn_the_model_is_the_one_that_came():
     net, x = make_classifier(), X
     expected = net(x)
-    norms = RobustNorms(ParamSpace(net, norm_affine(net)), 0.5)
+    norms = robust_norms(ParamSpace(net, norm_affine(net)), 0.5)
     torch.testing.assert_close(net(x), expected)
-    with norms.learning(), torch.no_grad():  # a teacher has no gradient
+    with learning(norms.values()), torch.no_grad():  # a teacher has no gradient
         assert not torch.allclose(net(x), expected)
 
 
 def test_a_net_without_batch_normalisation_has_nothing_to_carry():
     net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
     space = ParamSpace(net, norm_affine(net))
-    assert not RobustNorms(space, 0.5).layers
+    assert not robust_norms(space, 0.5)
     assert len(space) == 8
 
 
@@ -219,11 +219,11 @@ def test_other_statistics_leave_nothing_to_start_from():
     net = make_classifier()
     use_batch_statistics(net)
     with pytest.raises(ReservoirError, match=r'but 4 keeps none: .* statistics="batch"'):
-        RobustNorms(ParamSpace(net, norm_affine(net)), 0.5)
+        robust_norms(ParamSpace(net, norm_affine(net)), 0.5)
     net = make_classifier()
     set_batch_share(net, 0.1)
-    with pytest.raises(ReservoirError, match=r'blend them already: .*statistics="running"'):
-        RobustNorms(ParamSpace(net, norm_affine(net)), 0.5)
+    with pytest.raises(ReservoirError, match=r'blends them already: .*statistics="running"'):
+        robust_norms(ParamSpace(net, norm_affine(net)), 0.5)
 
 
 def test_plain_layers_are_replaced_also_a_second_time():
@@ -231,4 +231,4 @@ def test_plain_layers_are_replaced_also_a_second_time():
         nn.BatchNorm1d(3), nn.SyncBatchNorm(3), type("Own", (nn.BatchNorm3d,), {})(3)
     )
     for _ in range(2):
-        assert len(RobustNorms(ParamSpace(net, norm_affine(net)), 0.5).layers) == 3
+        assert len(robust_norms(ParamSpace(net, norm_affine(net)), 0.5)) == 3

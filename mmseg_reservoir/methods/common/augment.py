@@ -1,4 +1,4 @@
-"""Random views of images for methods that ask for consistency: colour, place, blur, flip, noise."""
+"""Random augmentations of images: color, position, blur, flip and noise."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
 from ...core.image_range import ImageRange
 from ...errors import ReservoirError
 
-# YIQ from RGB: luma, then two axes of colour, in whose plane a change of hue is a rotation.
+# YIQ from RGB: luma, then two axes of color. A change of hue rotates their plane.
 _YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
-_SLACK = 0.05  # how far outside of [0, 1] a value may lie, for resampling overshoots
+_SLACK = 0.05  # tolerance around [0, 1], since resampling overshoots
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Augment:
 
     In this order: brightness, contrast, saturation, hue and gamma; rotation, shift and scaling with
     the edge continued outwards; Gaussian blur; left-right flip; Gaussian noise. Every image of a
-    batch is augmented in its own way.
+    batch gets separate random values.
 
     Example:
         >>> import torch
@@ -33,22 +33,22 @@ class Augment:
         torch.Size([2, 3, 8, 8])
 
     Args:
-        mean: That was subtracted when the images were normalised, one number or one per channel.
-        std: That they were divided by. Both are undone first and done again last.
-        clip: Keep values in [0, 1]. False for images whose range is not known; gamma, which makes
-            no sense of negative values, is then left out.
-        brightness: Largest relative change; the same for the next two.
-        contrast: Towards or from the mean grey of the image.
-        saturation: Towards or from the grey of each pixel.
+        mean: Mean of the images' normalization, one number or one per channel; undone for the
+            augmentation.
+        std: Deviation of the images' normalization, likewise.
+        clip: Whether to keep values in [0, 1]. False for images of unknown range, without gamma,
+            which is undefined for negative values.
+        brightness: Largest relative change.
+        contrast: Largest relative change, around the mean gray of the image.
+        saturation: Largest relative change, around the gray of each pixel.
         hue: Largest rotation in turns.
         gamma: Largest change of the exponent.
-        degrees: Largest rotation.
-        shift: Largest shift over the size of the image.
+        degrees: Largest rotation in degrees.
+        shift: Largest shift, as a fraction of the image size.
         scale: Largest relative change of size.
-        blur: Standard deviation in pixels, from and to.
-        flip: Share of the images that are mirrored left to right. 0 where that changes the class,
-            as with digits.
-        noise: Standard deviation.
+        blur: Smallest and largest standard deviation in pixels.
+        flip: Probability of a left-right flip; 0 where that changes the class, as for digits.
+        noise: Standard deviation of the noise.
     """
 
     mean: float | Sequence[float] = 0.0
@@ -71,34 +71,34 @@ class Augment:
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Augmented copies of images ``(N, C, H, W)``; the generator is on the CPU in any case."""
+        """Return augmented copies of images ``(N, C, H, W)``; the generator is on the CPU."""
         draw = _Draw(images, generator)
         view = self.range.to_unit(images)
         if self.clip and not (view.amin() >= -_SLACK and view.amax() <= 1 + _SLACK):
             raise ReservoirError(
                 f"images to augment must be in [0, 1], got {float(view.amin()):.3g} to "
-                f"{float(view.amax()):.3g}: give augment=dict(mean=..., std=...) as they were "
-                "normalised, or augment=dict(clip=False)"
+                f"{float(view.amax()):.3g}: give augment=dict(mean=..., std=...) of their "
+                "normalization, or augment=dict(clip=False)"
             )
-        view = self._colour(view, draw)
-        view = self._place(view, draw)
+        view = self._change_color(view, draw)
+        view = self._move(view, draw)
         view = blurred(view, draw.between(*self.blur))
         view = torch.where(draw.between(0, 1) < self.flip, view.flip(-1), view)
         view = self._clipped(view + self.noise * draw.normal())
         return self.range.from_unit(view)
 
-    def _colour(self, view: Tensor, draw: _Draw) -> Tensor:
+    def _change_color(self, view: Tensor, draw: _Draw) -> Tensor:
         view = self._clipped(view * draw.around(1, self.brightness))
-        grey = as_grey(view).mean(dim=(2, 3), keepdim=True)
-        view = self._clipped(torch.lerp(grey, view, draw.around(1, self.contrast)))
+        gray = as_gray(view).mean(dim=(2, 3), keepdim=True)
+        view = self._clipped(torch.lerp(gray, view, draw.around(1, self.contrast)))
         saturation, hue = draw.around(1, self.saturation), draw.around(0, self.hue)
-        if view.shape[1] == 3:  # other images have no colour to change
-            view = self._clipped(torch.lerp(as_grey(view), view, saturation))
-            view = self._clipped(turned_hue(view, hue.flatten()))
+        if view.shape[1] == 3:  # other images have no color
+            view = self._clipped(torch.lerp(as_gray(view), view, saturation))
+            view = self._clipped(rotated_hue(view, hue.flatten()))
         gamma = draw.around(1, self.gamma)
         return view**gamma if self.clip else view
 
-    def _place(self, view: Tensor, draw: _Draw) -> Tensor:
+    def _move(self, view: Tensor, draw: _Draw) -> Tensor:
         angle = draw.around(0, math.radians(self.degrees)).flatten()
         size = draw.around(1, self.scale).flatten()
         x, y = (2 * draw.around(0, self.shift).flatten() for _ in range(2))  # of [-1, 1]
@@ -114,7 +114,7 @@ class Augment:
 
 @dataclass
 class _Draw:
-    """Random numbers for a batch: one per image, shaped to act on ``(N, C, H, W)``."""
+    """Random numbers for a batch, one per image, that broadcast to ``(N, C, H, W)``."""
 
     images: Tensor
     generator: torch.Generator
@@ -127,23 +127,23 @@ class _Draw:
         return self.between(middle - spread, middle + spread)
 
     def normal(self) -> Tensor:
-        # Made where the images are: one seed is all that has to come from the CPU.
+        # Drawn on the device of the images: only a seed comes from the CPU.
         seed = int(torch.randint(2**62, (1,), generator=self.generator))
-        there = torch.Generator(self.images.device).manual_seed(seed)
+        generator = torch.Generator(self.images.device).manual_seed(seed)
         x = self.images
-        return torch.randn(x.shape, generator=there, device=x.device, dtype=x.dtype)
+        return torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
 
 
-def as_grey(images: Tensor) -> Tensor:
-    """One channel: the luma of three, the mean of another number."""
+def as_gray(images: Tensor) -> Tensor:
+    """Return one channel: the luma of three channels, the mean of any other number."""
     if images.shape[1] != 3:
         return images.mean(dim=1, keepdim=True)
     weights = torch.tensor(_YIQ[0]).to(images).view(1, 3, 1, 1)
     return (images * weights).sum(dim=1, keepdim=True)
 
 
-def turned_hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Colours rotated around the grey axis, by one angle per image; luma stays as it is."""
+def rotated_hue(images: Tensor, turns: Tensor) -> Tensor:
+    """Rotate colors around the gray axis, by one angle per image, at constant luma."""
     angle = 2 * math.pi * turns.double()
     one, zero = torch.ones_like(angle), torch.zeros_like(angle)
     rows = [
@@ -157,7 +157,7 @@ def turned_hue(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def blurred(images: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur with a 5 x 5 window and one standard deviation per image."""
+    """Blur images by Gaussian windows of 5 x 5, one standard deviation per image."""
     n, channels, height, width = images.shape
     steps = torch.arange(-2, 3).to(images)
     kernel = (-0.5 * (steps / sigma.reshape(n, 1)) ** 2).softmax(dim=1)

@@ -1,4 +1,4 @@
-"""A small memory of the stream that is balanced over classes, timely and certain (RoTTA)."""
+"""RoTTA's memory of the stream, balanced over classes, timely and certain."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ Item = dict[str, Any]
 class BalancedBank:
     """Category-balanced sampling with timeliness and uncertainty (RoTTA, Sec. 3.3, Algorithm 1).
 
-    A class may hold ``capacity / classes`` samples. A sample of a class with room is added; if the
-    bank itself is full, it competes with the samples of the largest classes. One of a class
-    without room competes with its own class. To compete is to replace the one with the highest
+    Each class has room for ``capacity / classes`` samples. A new sample of a class without room
+    competes with its class. If the bank is full, it competes with the largest classes. Otherwise it
+    is added. A competing sample replaces the one with the highest
 
         ``H = lambda_t / (1 + exp(-A / capacity)) + lambda_u U / ln(classes)``    (Eq. 6)
 
-    (age A in samples, uncertainty U the entropy of the prediction), if that is higher than one's
-    own; otherwise the new sample is dropped.
+    if that is higher than its own ``H``, and is dropped otherwise. ``A`` is the age in samples, and
+    ``U`` the entropy of the prediction. The samples are a plain list in the domain's state.
 
-    The bank holds no samples itself: they are a plain list, so that a domain's state can keep them.
+    Args:
+        capacity: Number of samples.
+        lambda_t: Weight of the age.
+        lambda_u: Weight of the uncertainty.
     """
 
     capacity: int = 64
@@ -36,15 +39,15 @@ class BalancedBank:
     def add(
         self, items: list[Item], image: Tensor, label: int, uncertainty: float, classes: int
     ) -> None:
-        """Offer a sample to the list; all that is kept in it grows older by one."""
-        # A row of a batch is a view of all of it; what is kept must be a copy.
+        """Offer a sample to the list, and age all samples in it by one."""
+        # A copy, since a view would keep the whole batch in memory.
         image = image.detach().clone()
         new = {"image": image, "label": label, "uncertainty": uncertainty, "age": 0}
         rivals = self._rivals(items, label, classes)
         if rivals is None:
             items.append(new)
         else:
-            worst = max(rivals, key=lambda place: self.score(items[place], classes))
+            worst = max(rivals, key=lambda index: self.score(items[index], classes))
             if self.score(items[worst], classes) > self.score(new, classes):
                 del items[worst]
                 items.append(new)
@@ -52,12 +55,12 @@ class BalancedBank:
             item["age"] += 1
 
     def score(self, item: Item, classes: int) -> float:
-        """H of Eq. 6: high for what is old or uncertain."""
+        """Return H of Eq. 6, which is high for old or uncertain samples."""
         timeliness = 1 / (1 + math.exp(-item["age"] / self.capacity))
         return self.lambda_t * timeliness + self.lambda_u * item["uncertainty"] / math.log(classes)
 
     def _rivals(self, items: list[Item], label: int, classes: int) -> list[int] | None:
-        """Places of the samples that a new one competes with; None if there is room for it."""
+        """Return the indices of samples that a new one competes with; None if there is room."""
         held = Counter(item["label"] for item in items)
         if held[label] < self.capacity / classes:
             if len(items) < self.capacity:
@@ -67,5 +70,5 @@ class BalancedBank:
         return [i for i, item in enumerate(items) if item["label"] == label]
 
     def ages(self, items: list[Item]) -> Tensor:
-        """Ages as shares of the capacity."""
+        """Return the ages, as fractions of the capacity."""
         return torch.tensor([item["age"] / self.capacity for item in items])

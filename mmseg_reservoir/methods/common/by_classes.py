@@ -1,4 +1,4 @@
-"""Options whose published values depend on the number of classes of a data set."""
+"""Options with published values that depend on the number of classes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ PUBLISHED: dict[str, dict[int, float]] = {
     "fisher_alpha": {10: 1.0, 100: 1.0, 1000: 2000.0},
     "confidence": {10: 0.92, 100: 0.72, 1000: 0.1},
 }
-"""Values by the number of classes, for CIFAR-10-C, CIFAR-100-C and ImageNet-C: the first two are
-EATA's, the last is CoTTA's. EATA's for 100 classes are this project's choice, those for 10: no
-published source of them was checked, and the paper's row for CIFAR-100-C has others."""
+"""Values for CIFAR-10-C, CIFAR-100-C and ImageNet-C, by option and number of classes.
+
+The first two options are EATA's, the last is CoTTA's. EATA's values for 100 classes are this
+project's choice, equal to those for 10; the paper's row for CIFAR-100-C has others."""
 
 
 def by_classes(option: str, classes: int) -> float:
-    """The value of an option where a user gives none.
+    """Return the default of an option: the published value for the nearest number of classes.
 
-    Of the published values the one whose number of classes is nearest by ratio: 10's up to 31
-    classes, 100's up to 316, 1000's above. What lies between the published points is this project's
-    choice and not tuned.
+    Nearest is by ratio: 10 up to 31 classes, 100 up to 316, 1000 above. This is not tuned.
 
     Example:
         >>> by_classes("d_margin", 19)  # Cityscapes

@@ -1,4 +1,4 @@
-"""What methods with a teacher share: two sets of values, of which one model holds either."""
+"""The base of methods with a teacher: two sets of values for one model."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from ..base import AdaptationMethod
 
 @checked
 class MeanTeacher(AdaptationMethod):
-    """A student that descends, and a teacher that is the student's moving average.
+    """A student that descends a loss, and a teacher, its moving average, that predicts.
 
-    Two networks, one model: whichever has to run is loaded. Between two calls the space holds the
-    *teacher*, since it is the one that predicts: so an ensemble of experts is one of teachers. The
-    student waits in the domain's state. An update that fails, or that a loss of None declines,
-    leaves both as they were.
-
-    A subclass calls :meth:`take_student` in its loss, after the teacher has spoken.
+    One model serves both. Between two calls the space holds the *teacher*, so that an ensemble of
+    experts is one of teachers. The student is in the domain's state. An update that fails or is
+    skipped changes neither. A subclass calls :meth:`take_student` in its loss, after the teacher's
+    forward passes.
 
     Args:
-        momentum: m of the teacher, ``theta' <- m theta' + (1 - m) theta`` after every step.
-        restore: After the step every value of the student goes back to the source with this
-            probability (CoTTA, Eq. 5 to 8).
-        seed: Of everything random in the method; the generator is saved with the state.
+        momentum: m in ``theta' <- m theta' + (1 - m) theta`` of the teacher, after every step.
+        restore: Probability of each student value to be reset to the source after a step (CoTTA,
+            Eq. 5 to 8).
+        seed: Seed of the method's random generator, which is saved with the state.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -43,11 +41,11 @@ class MeanTeacher(AdaptationMethod):
         self.momentum = momentum
         self.restore = restore
         self.generator = torch.Generator().manual_seed(seed)
-        self._teacher: Tensor | None = None  # who is set aside while the student is in the space
+        self._teacher: Tensor | None = None  # set while the student is in the space
         super().__init__(*args, **options)
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Adapt to a batch; whatever comes of it, the teacher is in the space afterwards."""
+        """Adapt to a batch; the teacher is in the space afterwards, also after an error."""
         try:
             return super().adapt(inputs)
         finally:
@@ -56,12 +54,12 @@ class MeanTeacher(AdaptationMethod):
                 self._teacher = None
 
     def take_student(self) -> None:
-        """Put the teacher aside and load the student."""
+        """Load the student, and keep the teacher for the average."""
         self._teacher = self.space.snapshot()
         self.space.load(self.state["student"])
 
     def step(self) -> None:
-        """The student's step, the restoration, and the teacher's average."""
+        """Step the student, restore some of its values, and average the teacher."""
         super().step()
         student = self.space.snapshot()
         if self.restore:
@@ -77,21 +75,18 @@ class MeanTeacher(AdaptationMethod):
         return torch.lerp(student, teacher, self.momentum)
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """No student yet: it begins as the teacher (:meth:`load_domain_state`)."""
         return super().fresh_domain_state() | {"student": None}
 
     def inherit_domain_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A clone goes on with a copy of the student, whose the optimizer's moments are."""
         return super().inherit_domain_state(state) | {"student": copy.deepcopy(state["student"])}
 
     def parameter_like_state(self, state: dict[str, Any]) -> list[Tensor]:
-        """The student."""
         return [] if state["student"] is None else [state["student"]]
 
     def load_domain_state(self, state: dict[str, Any]) -> None:
-        self._teacher = None  # of another domain, or of one that goes back or begins anew
+        self._teacher = None  # it belongs to the domain before
         super().load_domain_state(state)
-        if state["student"] is None:
+        if state["student"] is None:  # the student of a fresh domain starts as its teacher
             state["student"] = self.space.snapshot()
 
     def state_dict(self) -> dict[str, Any]:
@@ -103,10 +98,10 @@ class MeanTeacher(AdaptationMethod):
 
 
 def as_logits(probabilities: Tensor) -> Tensor:
-    """Logits of which these are the softmax; finite also where a probability is 0."""
+    """Return logits with these softmax probabilities; finite also for a probability of 0."""
     return probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
 
 def soft_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
-    """``-sum_c label_c log softmax(logits)_c`` of every row."""
+    """Return ``-sum_c label_c log softmax(logits)_c`` of every row."""
     return -(label * logits.log_softmax(dim=1)).sum(dim=1)

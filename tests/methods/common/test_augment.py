@@ -6,7 +6,7 @@ import torch
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods.common import augment
-from mmseg_reservoir.methods.common.augment import Augment, as_grey, blurred, turned_hue
+from mmseg_reservoir.methods.common.augment import Augment, as_gray, blurred, rotated_hue
 
 NOTHING = dict(
     brightness=0, contrast=0, saturation=0, hue=0, gamma=0, degrees=0, shift=0, scale=0, noise=0
@@ -94,12 +94,12 @@ def test_colour_changes_as_by_hand():
 
 def test_hue_keeps_grey_and_luma_and_a_whole_turn_is_none():
     x = images(2)
-    torch.testing.assert_close(turned_hue(x, torch.ones(2)), x, rtol=0, atol=1e-5)
-    turned = turned_hue(x, torch.tensor([0.1, 0.3]))
-    torch.testing.assert_close(as_grey(turned), as_grey(x), rtol=0, atol=1e-3)
+    torch.testing.assert_close(rotated_hue(x, torch.ones(2)), x, rtol=0, atol=1e-5)
+    turned = rotated_hue(x, torch.tensor([0.1, 0.3]))
+    torch.testing.assert_close(as_gray(turned), as_gray(x), rtol=0, atol=1e-3)
     assert (turned - x).abs().max() > 0.1
-    grey = as_grey(x).expand(-1, 3, -1, -1)
-    torch.testing.assert_close(turned_hue(grey, torch.tensor([0.1, 0.3])), grey, rtol=0, atol=1e-3)
+    grey = as_gray(x).expand(-1, 3, -1, -1)
+    torch.testing.assert_close(rotated_hue(grey, torch.tensor([0.1, 0.3])), grey, rtol=0, atol=1e-3)
 
 
 def test_blur_is_a_gaussian_of_each_images_own_width():

@@ -1,0 +1,1 @@
+_base_ = ["./efficientvit-b0_eata.py", "../_base_/reservoir/robust.py"]

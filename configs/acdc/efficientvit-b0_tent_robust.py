@@ -1,0 +1,1 @@
+_base_ = ["./efficientvit-b0_tent.py", "../_base_/reservoir/robust.py"]
