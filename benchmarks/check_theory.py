@@ -1,6 +1,6 @@
-"""Checks the variance theory of the ReservoirTTA paper by simulation; takes seconds.
+"""Check the variance theory of the ReservoirTTA paper by simulation; takes seconds.
 
-It prints one line per claim and draws theory.png. What comes out is explained in docs/theory.md.
+It prints one line per claim and draws theory.png. docs/theory.md explains the results.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ DOMAINS = [k for _ in range(ROUNDS) for k in range(3) for _ in range(VISIT)]
 
 
 def basin(curvature: float, optimum: float = 0.0) -> Callable[[Tensor, int], Tensor]:
-    """Expected gradient of a quadratic loss; of a flat one if the curvature is 0."""
+    """Return the expected gradient of a quadratic loss, or of a flat one without curvature."""
     return lambda theta, t: curvature * (theta - optimum)
 
 
 def variance(walks: int, seed: int, curvature: float = 0.0, **options) -> Tensor:
-    """Var[θ_t] of one parameter over the walks, t = 0 ... STEPS."""
+    """Return Var[θ_t] of one parameter over the walks, t = 0 ... STEPS."""
     options = {"eta": ETA, "v": V} | options
     return simulate(basin(curvature), ZERO, STEPS, walks=walks, seed=seed, **options).var(1)[:, 0]
 
 
 def draw(axis: Axes, predicted: Tensor, simulated: Tensor, label: str, color: str) -> None:
-    """Theory as a line, simulation as dots."""
+    """Draw the theory as a line and the simulation as dots."""
     axis.plot(TIME, predicted, color=color, label=label)
     axis.plot(TIME[::10], simulated[::10], "o", color=color, ms=4)
 
 
 def check_sgd(axis: Axes, walks: int, seed: int) -> list[Row]:
-    """(a): Eq. (1), what curvature makes of it, and the sample filter of Eq. (3)."""
+    """Check (a): Eq. (1), the effect of curvature, and the sample filter of Eq. (3)."""
     rows = []
     for color, eta, h, source in [
         ("C3", ETA, 0.0, "Eq. (1)"),
@@ -86,7 +86,7 @@ def check_sgd(axis: Axes, walks: int, seed: int) -> list[Row]:
 
 
 def check_ensembling(axis: Axes, walks: int, seed: int) -> list[Row]:
-    """(b): Eq. (4) and (18) for ensembling; beside them the variance of the Fisher update."""
+    """Check (b): Eq. (4) and (18) for ensembling, and the variance of the Fisher update."""
     rows = []
     for color, alpha in ("C3", 0.99), ("C1", 0.97), ("C0", 0.9):
         simulated = variance(walks, seed, alpha=alpha)
@@ -115,7 +115,7 @@ def check_ensembling(axis: Axes, walks: int, seed: int) -> list[Row]:
 
 
 def check_fisher(axis: Axes) -> list[Row]:
-    """(c): the gap between Eq. (20) and Eq. (21), without noise, 2 λ ω = 1, first g = 1."""
+    """Check (c): the gap between Eq. (20) and Eq. (21), without noise, 2 λ ω = 1, first g = 1."""
     etas = torch.tensor([0.2, 0.1, 0.05, 0.025, 0.0125], dtype=torch.float64)
     gaps = []
     for eta in etas.tolist():
@@ -143,9 +143,9 @@ def check_fisher(axis: Axes) -> list[Row]:
 
 
 def stream(experts: bool, collapse: bool, walks: int, seed: int = 0, **options) -> Tensor:
-    """Error θ - θ* of the model that meets each batch of the recurring stream (t x walks x 2).
+    """Return the error θ - θ* of the model at each batch of the stream (t x walks x 2).
 
-    Outside of the stability region, with `collapse`, the gradient is noise alone.
+    With `collapse`, the gradient outside of the stability region is only noise.
     """
 
     def pull(theta: Tensor, t: int) -> Tensor:
@@ -159,7 +159,7 @@ def stream(experts: bool, collapse: bool, walks: int, seed: int = 0, **options) 
 
 
 def check_reservoir(axis: Axes, walks: int, seed: int) -> list[Row]:
-    """(d): one model and a reservoir of three on D1 → D2 → D3 → D1, and Theorem 1."""
+    """Check (d): one model and a reservoir of three on D1 → D2 → D3 → D1, and Theorem 1."""
     eta, entry = ETA / 2, -3 * VISIT  # entry: the first batch of D1's last visit
     rest = theory.resting_point(SOURCE, OPTIMA, eta, ALPHA, CURVATURE)
     forget = (ALPHA * (1 - eta * CURVATURE)) ** VISIT
@@ -200,21 +200,24 @@ def check_reservoir(axis: Axes, walks: int, seed: int) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """The claims beside what was simulated."""
+    """Return the claims and the simulated values."""
     cells = []
     for claim, predicted, simulated in rows:
-        known = not math.isnan(predicted)
-        difference = f"{simulated / predicted - 1:+.2%}" if known else "-"
-        cells.append([claim, f"{predicted:.4g}" if known else "-", f"{simulated:.4g}", difference])
+        numbers = ["-", f"{simulated:.4g}", "-"]
+        if not math.isnan(predicted):
+            numbers[::2] = f"{predicted:.4g}", f"{simulated / predicted - 1:+.2%}"
+        cells.append([claim, *numbers])
     return make_table(["claim", "predicted", "simulated", "relative difference"], cells)
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--walks", type=int, default=20000, help="(d) uses a tenth of them")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("work_dirs/theory"), help="where it goes")
+    parser.add_argument(
+        "--out", type=Path, default=Path("work_dirs/theory"), help="folder of the plot"
+    )
     args = parser.parse_args(argv)
     figure, axes = plt.subplots(2, 2, figsize=(9.6, 6.9), layout="constrained")
     figure.suptitle("Lines: theory. Dots: simulation.")

@@ -1,9 +1,9 @@
-"""Make the styles of Cityscapes that come with this project: numbers, no images.
+"""Make the bundled styles of Cityscapes: numbers, no images.
 
     python benchmarks/cityscapes_styles.py CITYSCAPES/leftImg8bit/train
 
-With them a Cityscapes model needs no source images to be calibrated. All frames are looked at in
-one size, so it does not matter in which one they are stored.
+With these styles a Cityscapes model is calibrated without source images. All frames are encoded at
+one size, whatever their stored size.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def styles_of(folder: Path, count: int) -> Calibration:
-    """The styles of so many images below a folder, evenly spaced over their sorted names."""
+    """Return the styles of ``count`` images, evenly spaced over the sorted names of a folder."""
     paths = sorted(folder.rglob("*.png"))
     if len(paths) < count:
         raise ReservoirError(f"{len(paths)} images *.png below {folder}, {count} are needed")
     chosen = np.linspace(0, len(paths) - 1, count).round().astype(int)
     options = {name: value for name, value in STREAM["style"].items() if name != "type"}
     encoder = StyleEncoder(**{**options, "size": SIZE})
-    normalise = ImageRange("imagenet").from_unit
+    normalize = ImageRange("imagenet").from_unit
     styles = []
-    for index in track(chosen, "Looking at images"):
+    for index in track(chosen, "Encoding images"):
         pixels = cv2.imread(str(paths[index]), cv2.IMREAD_COLOR)
         image = torch.from_numpy(pixels[..., ::-1].copy()).permute(2, 0, 1) / 255
-        styles.append(encoder(normalise(image)[None]))
-    about = {"style": encoder.fingerprint(), "images": f"{count} of {len(paths)}"}
-    # Half precision is far finer than the spread of a channel, and halves the file.
-    return Calibration(torch.stack(styles).half(), about, encoder.groups)
+        styles.append(encoder(normalize(image)[None]))
+    description = {"style": encoder.fingerprint(), "images": f"{count} of {len(paths)}"}
+    # Half precision is much finer than the spread of a channel, and halves the file.
+    return Calibration(torch.stack(styles).half(), description, encoder.groups)
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Look at the images and write the file."""
+    """Encode the images and write the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="of Cityscapes' training images")
+    parser.add_argument("folder", type=Path, help="folder of Cityscapes' training images")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--out", type=Path, default=ROOT / CITYSCAPES)
     args = parser.parse_args(argv)

@@ -1,13 +1,13 @@
-"""What a condition that another camera has met is worth to a camera that has not: MiniCity.
+"""Experts of another camera for conditions that are new to a camera, on MiniCity.
 
     python benchmarks/fleet.py --draws 1 2 3
 
-For every draw two cameras drive through MiniCities of their own (other scenes, other weather), 16
-frames of each condition. The first one goes through all conditions and shares its experts. The
-second begins in clear air, shares too, and then meets the conditions for the first time. The same
-camera without the fleet goes through them twice. Compared are, on the same frames, its first visit
-*with* merging, its first visit without, and its second visit without, in mIoU. Cameras run one
-after the other in this process, so that numbers do not depend on who was faster.
+Each draw has two cameras with different MiniCities (other scenes, other weather), 16 frames of each
+condition. The first camera sees all conditions and shares its experts. The second camera begins in
+clear air, shares its experts, and then sees the conditions for the first time. Without the fleet
+it sees them twice. The table compares mIoU on the same frames: its first visit with merging, its
+first visit without, and its second visit without. Cameras run one after the other in this process,
+so that the result does not depend on their speed.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ CONDITIONS = ("fog", "night", "rain", "snow")
 FRAMES = 16
 CLASSES = 19
 OTHER = 1000
-"""Added to the seed of a draw: that of the other camera's MiniCity."""
+"""Difference between the seeds of the two cameras' MiniCities."""
 
 
 def write_footage(folder: Path, parts: Sequence[str], seed: int) -> Path:
-    """A folder of frames, part by part; labels go beside it. One that is there is kept."""
+    """Write a folder of frames, part by part, and labels beside it; keep an existing folder."""
     labels = folder.with_name(f"{folder.name}_labels")
     if folder.is_dir():
         return folder
     shutil.rmtree(labels, ignore_errors=True)
     partial = folder.with_name(f"{folder.name}_partial")
-    for place in (partial, labels):
-        place.mkdir(parents=True, exist_ok=True)
+    for path in (partial, labels):
+        path.mkdir(parents=True, exist_ok=True)
     for number, condition in enumerate(parts):
         for index in range(FRAMES):
             frame = render_frame(condition, "train", index, seed)
@@ -59,7 +59,7 @@ def write_footage(folder: Path, parts: Sequence[str], seed: int) -> Path:
 
 
 def run(footage: Path, out: Path, source: Path, model: str, point: MergingPoint | None) -> None:
-    """One camera; what is finished is not repeated."""
+    """Run one camera unless it is finished."""
     options = {
         "source_images": {"data_root": str(source), "img_suffix": "_rgb_anon.png"},
         "device": "cpu",
@@ -71,16 +71,16 @@ def run(footage: Path, out: Path, source: Path, model: str, point: MergingPoint 
 
 
 def score(footage: Path, out: Path, part: int, condition: str) -> float:
-    """mIoU of one part of a stream, over the classes that are there."""
+    """Return the mIoU of one part of a stream, over the classes in it."""
     confusion = np.zeros((CLASSES, CLASSES), dtype=np.int64)
     labels = footage.with_name(f"{footage.name}_labels")
     for index in range(FRAMES):
         stem = f"{part}_{condition}_{index:03d}"
-        told = f"gt/footage/train/{footage.name}/{stem}_gt_labelTrainIds.png"
-        found = cv2.imread(str(out / told), cv2.IMREAD_UNCHANGED)
+        path = out / f"gt/footage/train/{footage.name}/{stem}_gt_labelTrainIds.png"
+        predicted = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         true = cv2.imread(str(labels / f"{stem}.png"), cv2.IMREAD_UNCHANGED)
         valid = true < CLASSES
-        pairs = CLASSES * true[valid].astype(np.int64) + found[valid]
+        pairs = CLASSES * true[valid].astype(np.int64) + predicted[valid]
         confusion += np.bincount(pairs, minlength=CLASSES**2).reshape(CLASSES, CLASSES)
     right = confusion.diagonal()
     union = confusion.sum(axis=0) + confusion.sum(axis=1) - right
@@ -88,7 +88,7 @@ def score(footage: Path, out: Path, part: int, condition: str) -> float:
 
 
 def draw(seed: int, out: Path, model: str) -> dict[str, dict[str, float]]:
-    """The scores of one draw, by condition."""
+    """Return the scores of one draw by condition."""
     folder = out / f"draw{seed}"
     write_dataset(folder / "source", seed, {"clear": {"train": 100}})
     source = folder / "source/rgb_anon/clear/train"
@@ -110,7 +110,7 @@ def draw(seed: int, out: Path, model: str) -> dict[str, dict[str, float]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all draws and print what came of them."""
+    """Run all draws and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--model", default="minicity/segformer-tiny_tent_robust.py")
@@ -122,9 +122,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         by_condition["mean"] = {
             kind: mean(by_condition[c][kind] for c in CONDITIONS) for kind in by_condition["fog"]
         }
-        for condition, found in by_condition.items():
-            difference = found["first, merged"] - found["second, alone"]
-            cells = [f"{value:.2f}" for value in found.values()]
+        for condition, by_kind in by_condition.items():
+            difference = by_kind["first, merged"] - by_kind["second, alone"]
+            cells = [f"{value:.2f}" for value in by_kind.values()]
             rows.append([f"{seed} {condition}", *cells, f"{difference:+.2f}"])
     header = ["draw", *scores[args.draws[0]]["fog"], "merged - second"]
     print(make_table(header, rows, markdown=True))

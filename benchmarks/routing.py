@@ -1,11 +1,15 @@
-"""How well a preset routes styles, one frame (or batch) at a time.
+"""Routing scores of presets on recorded styles, one frame (or batch) at a time.
 
     python benchmarks/routing.py --styles FILE.safetensors --preset stream --json OUT
     python benchmarks/routing.py --data minicity classification
 
-``real`` are recorded statistics of real frames (``--styles``, or the file that the environment
-variable RESERVOIR_STYLES names), ``minicity`` single frames of the generated data set,
-``classification`` batches of 200 corrupted digits; see style_streams.py.
+Data sets (see style_streams.py):
+
+- ``real``: recorded statistics of real frames, in the file ``--styles`` or the file that the
+  environment variable RESERVOIR_STYLES names
+- ``minicity``: single frames of the generated data set
+- ``classification``: batches of 200 corrupted digits
+
 The JSON is ``{preset: figures}``, or with several data sets ``{data set: {preset: figures}}``.
 """
 
@@ -44,7 +48,7 @@ DATA = ("real", "minicity", "classification")
 
 
 def make_router(source: Tensor, options: Mapping[str, Any], seed: int = 0) -> Router:
-    """The router of a preset, by the code that a run uses."""
+    """Return the router of a preset, made by the code of a run."""
     style = with_preset(options)["style"]
     both = 2 if style["statistic"] == "mean_var" else 1
     groups = [both * CHANNELS[tap] for tap in taps(style)]
@@ -52,10 +56,10 @@ def make_router(source: Tensor, options: Mapping[str, Any], seed: int = 0) -> Ro
 
 
 class Routers:
-    """Routers of one preset that were fitted to one source, one for each seed.
+    """Routers of one preset, fitted to one source, for several seeds.
 
-    A fit takes a second where styles are whitened. Where nothing in the router is random, all
-    seeds have the same one, and get copies.
+    A fit takes a second if styles are whitened. If nothing in the router is random, all seeds get
+    copies of one router.
     """
 
     def __init__(self, source: Tensor, options: Mapping[str, Any]) -> None:
@@ -65,7 +69,7 @@ class Routers:
         self._is_random = any(part.accepts("seed") for part in (plan.router, *plan.parts.values()))
 
     def make(self, seed: int) -> Router:
-        """A router that has routed nothing yet."""
+        """Return a router that has not routed any frame."""
         if self._is_random:
             return make_router(self.source, self.options, seed)
         if self._fitted is None:
@@ -74,7 +78,7 @@ class Routers:
 
 
 def follow(router: Router, stream: Sequence[Frame]) -> list[Step]:
-    """Send a stream through a router."""
+    """Route a stream."""
     steps = []
     for frame in stream:
         route = router.route(frame.style, may_open=True, domain=frame.condition)
@@ -90,15 +94,15 @@ def false_openings(
     unseen: Tensor | None = None,
     routers: Routers | None = None,
 ) -> int:
-    """Domains opened on a stream of source frames that the router was not calibrated on.
+    """Count the domains that a router opens on source frames outside its calibration.
 
     Args:
         source: Styles of the source.
-        options: Of the reservoir.
-        frames: Length of the stream; its frames are drawn with replacement.
-        seed: Of the draws.
+        options: Options of the reservoir.
+        frames: Length of the stream, with frames drawn with replacement.
+        seed: Seed of the draws.
         unseen: More styles of the source; None to calibrate on one half and draw from the other.
-        routers: Fitted to the source, if it is not halved.
+        routers: Routers that are fitted to the source. Defaults to None, a new router.
     """
     generator = torch.Generator().manual_seed(seed)
     if unseen is None:
@@ -119,34 +123,35 @@ def benchmark(
     source_frames: int = 2000,
     conditions: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """One preset on recorded statistics: a list of runs per order, and the false openings.
+    """Return the scores of a preset: a list of runs per stream order, and the false openings.
 
-    ``conditions`` is their order in the stream; None for the usual one (``stream_order``).
+    ``conditions`` is their order in the stream; None for the usual order (``stream_order``).
     """
     style = with_preset(preset)["style"]
     names = {key.split("/")[0].lower(): key.split("/")[0] for key in statistics}
     conditions = stream_order(names.values()) if conditions is None else conditions
     if SOURCE not in names or not conditions:
-        found = sorted(names.values())
-        raise ReservoirError(f"the styles hold {found}: source and conditions are needed")
+        raise ReservoirError(
+            f"the styles hold {sorted(names.values())}: source and conditions are needed"
+        )
     source = select(statistics, names[SOURCE], style)
     unseen = select(statistics, names[UNSEEN], style) if UNSEEN in names else None
     styles = {name: select(statistics, name, style) for name in conditions}
-    found: dict[str, Any] = {"conditions": [*conditions], "orders": {}}
+    figures: dict[str, Any] = {"conditions": [*conditions], "orders": {}}
     routers = Routers(source, preset)
     for order in orders:
         make = choose(order, ORDERS, "order")
-        found["orders"][order] = []
+        figures["orders"][order] = []
         for seed in range(seeds):
             stream = make(styles, rounds, torch.Generator().manual_seed(seed))
             steps = follow(routers.make(seed), stream)
-            found["orders"][order].append(routing_scores(steps))
+            figures["orders"][order].append(routing_scores(steps))
     if source_frames:
-        found["false_openings"] = [
+        figures["false_openings"] = [
             false_openings(source, preset, source_frames, seed, unseen, routers)
             for seed in range(seeds)
         ]
-    return found
+    return figures
 
 
 def parts_of(
@@ -155,7 +160,7 @@ def parts_of(
     conditions: Sequence[str] | None,
     pool: Executor,
 ) -> list[Future]:
-    """:func:`benchmark` in parts that run beside each other: every order, and the source alone."""
+    """Start :func:`benchmark` in parallel parts: each stream order, and the source alone."""
     orders: list[list[str]] = [
         *([order] for order in args.orders),
         *([[]] if args.source_frames else []),
@@ -175,16 +180,16 @@ def parts_of(
 
 
 def join(parts: Sequence[Future]) -> dict[str, Any]:
-    """The figures of all parts, as if they had been computed at once."""
-    found = [part.result() for part in parts]
-    orders = {order: runs for part in found for order, runs in part["orders"].items()}
-    return {name: value for part in found for name, value in part.items()} | {"orders": orders}
+    """Return the merged figures of all parts."""
+    results = [part.result() for part in parts]
+    orders = {order: runs for part in results for order, runs in part["orders"].items()}
+    return {name: value for part in results for name, value in part.items()} | {"orders": orders}
 
 
-def describe(preset: str, found: Mapping[str, Any]) -> str:
-    """A few lines for people: means over the frame orders, and the range of K and NMI."""
+def describe(preset: str, figures: Mapping[str, Any]) -> str:
+    """Return lines to print: means over the frame orders, and the range of K and NMI."""
     lines = []
-    for order, runs in found["orders"].items():
+    for order, runs in figures["orders"].items():
         cells = [
             f"{preset:15s} {order:9s} K {min(r['k'] for r in runs)}-{max(r['k'] for r in runs)}"
         ]
@@ -195,20 +200,20 @@ def describe(preset: str, found: Mapping[str, Any]) -> str:
         leaks = {c: mean([run["leak"][c] for run in runs]) for c in runs[0]["leak"]}
         cells.append("leak " + " ".join(f"{c} {value:.2f}" for c, value in leaks.items()))
         lines.append("  ".join(cells))
-    if "false_openings" in found:
-        lines.append(f"{preset:15s} source only: opened {found['false_openings']}")
+    if "false_openings" in figures:
+        lines.append(f"{preset:15s} source only: opened {figures['false_openings']}")
     return "\n".join(lines)
 
 
 def routing_options(preset: str) -> str:
-    """What of a preset decides on routes: presets that agree in it route alike."""
+    """Return the options of a preset that determine routes. Presets with equal ones route alike."""
     options = with_preset(preset)
     groups = ("k_max", "style", "memory", "clustering", "space", "router")
     return json.dumps({name: options.get(name) for name in groups}, sort_keys=True)
 
 
 def load(data: str, styles: Path | None, share: float | None = None) -> style_streams.Recorded:
-    """The styles of a data set, with a line that says what they are."""
+    """Load the styles of a data set and print a description."""
     if data == "real":
         print(f"real: recorded styles of single frames, {styles}", flush=True)
         return style_streams.read(styles)
@@ -218,14 +223,14 @@ def load(data: str, styles: Path | None, share: float | None = None) -> style_st
 
 
 def workers(count: int) -> Executor:
-    """Processes with one thread each; for one, this process will do."""
+    """Return processes with one thread each; for one, a thread of this process."""
     if count == 1:
         return ThreadPoolExecutor(1)
     return ProcessPoolExecutor(count, get_context("spawn"), torch.set_num_threads, (1,))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--styles", type=Path, help=f"recorded statistics of real frames ({REAL})")
     parser.add_argument("--data", nargs="+", choices=DATA, help="default: all, or --styles alone")
@@ -236,17 +241,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=2, help="random frame orders")
     parser.add_argument("--source-frames", type=int, default=500, help="0: no source-only stream")
-    parser.add_argument("--style-size", type=float, help="look at images in a share of their size")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
+    parser.add_argument(
+        "--style-size", type=float, help="scale images by this factor before encoding"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     args = parser.parse_args(arguments)
     styles = args.styles or Path(os.environ.get(REAL) or os.devnull)
     data = args.data or (["real"] if args.styles else [*DATA])
     if args.style_size is not None:
         if args.styles or "real" in (args.data or []):
-            parser.error(
-                "recorded styles have the size that they were recorded in: no --style-size"
-            )
+            parser.error("recorded styles have a fixed size: leave out --style-size")
         data = [name for name in data if name != "real"]
     elif not styles.is_file():
         if args.styles or "real" in (args.data or []):

@@ -1,4 +1,4 @@
-"""Streams of recorded styles: in which order the frames of several conditions come."""
+"""Streams of recorded styles with several orders of conditions and frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Frame(NamedTuple):
 
 
 def visits(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """The conditions one after the other, the frames of each visit in a random order."""
+    """Return the conditions one after the other, with the frames of each visit in random order."""
     return [
         Frame(frames[i], condition, visit)
         for visit in range(rounds)
@@ -31,12 +31,12 @@ def visits(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator
 
 
 def backwards(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """The conditions in reversed order."""
+    """Return the conditions in reversed order."""
     return visits(dict(reversed(styles.items())), rounds, generator)
 
 
 def mixed(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """All frames of a round in a random order (CDC)."""
+    """Return all frames of a round in a random order (CDC)."""
     stream = []
     for visit in range(rounds):
         frames = [frame._replace(visit=visit) for frame in visits(styles, 1, generator)]
@@ -45,7 +45,7 @@ def mixed(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator)
 
 
 def fades(styles: Mapping[str, Tensor], rounds: int, generator: torch.Generator) -> list[Frame]:
-    """As :func:`visits`, with frames in between whose statistics are blended."""
+    """Return :func:`visits` with blended frames between two conditions."""
     stream: list[Frame] = []
     for frame in visits(styles, rounds, generator):
         if stream and stream[-1].condition != frame.condition:

@@ -116,8 +116,8 @@ def evaluate(model: torch.nn.Module, images: np.ndarray, labels: np.ndarray) -> 
     confusion = np.zeros((19, 19))
     for image, label in zip(images, labels, strict=True):
         logits = F.interpolate(model(normalize(image[None])), size=label.shape, mode="bilinear")
-        known = label != 255
-        pairs = label[known].astype(int) * 19 + logits[0].argmax(0).numpy()[known]
+        labeled = label != 255
+        pairs = label[labeled].astype(int) * 19 + logits[0].argmax(0).numpy()[labeled]
         confusion += np.bincount(pairs, minlength=361).reshape(19, 19)
     hits = np.diag(confusion)
     model.train()

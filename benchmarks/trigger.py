@@ -1,11 +1,11 @@
-"""What an update trigger costs and saves: mIoU against throughput, on MiniCity.
+"""Update triggers on MiniCity: mIoU against throughput.
 
     python benchmarks/trigger.py --seeds 1 2 3                  # all triggers, TENT and BECoTTA
     python benchmarks/trigger.py --seeds 4 --triggers off every2 settled --methods tent
 
-A seed is a MiniCity of its own (see benchmarks/minicity.py). The share of updates is counted there;
-what it gives in time is computed from the stages of a step of SegFormer-B0 at 256 x 512, measured
-in turns. Runs in OUT are not repeated; another --style-size needs another OUT.
+Each seed has its own MiniCity (see benchmarks/minicity.py), on which updates are counted. The
+throughput is computed from these counts and the measured stages of a step of SegFormer-B0 at 256 x
+512. Runs in OUT are not repeated. Another --style-size needs another OUT.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ TRIGGERS: dict[str, dict[str, Any] | None] = {
 
 
 class Draw:
-    """One MiniCity in memory, with all that its runs share: frames, styles, calibration, margin.
+    """One MiniCity in memory, with what its runs share: frames, styles, calibration, margin.
 
     Args:
-        seed: Of the scenes and of the runs.
-        folder: Where its files are, or go.
-        style_size: Share of a frame's sides in which its style is taken; None: as the preset.
+        seed: Seed of the scenes and of the runs.
+        folder: Folder of its files.
+        style_size: Scale of a frame for its style. Defaults to None, that of the preset.
     """
 
     def __init__(self, seed: int, folder: Path, style_size: float | None = None) -> None:
         self.seed, self.folder, self.style_size = seed, folder, style_size
         write_dataset(folder, seed, COUNTS)
         self.styles: dict[int, Tensor] = {}
-        self.known: dict[str, Any] = {}
+        self.source: dict[str, Any] = {}
         self.frames: dict[str, list[dict]] = {}
 
     def run(self, method: str, trigger: Mapping[str, Any] | None, rounds: int) -> dict[str, Any]:
-        """One stream: mIoU by round, the mean of all conditions, and what was done on the way."""
+        """Run one stream; return mIoU by round and the counts of updates, probes and alarms."""
         cfg = self._config(method, trigger)
         model = load_model(cfg, cfg.load_from, "cpu")
-        place = workplace_of(cfg, model)
+        context = workplace_of(cfg, model)
         plan = make_plan(cfg, self.seed)
-        pipeline = plan.assemble(place)
-        calibration = plan.calibrate(pipeline, place)
-        self.known = {"calibration": calibration, "margin": pipeline.guard.margin}
+        pipeline = plan.assemble(context)
+        calibration = plan.calibrate(pipeline, context)
+        self.source = {"calibration": calibration, "margin": pipeline.guard.margin}
         pipeline.encoder = self._remembering(pipeline.encoder)
         adaptive = AdaptiveSegmentor(model, pipeline).eval()
         for condition in () if self.frames else CONDITIONS:
@@ -112,13 +112,13 @@ class Draw:
         cfg.reservoir.trigger = trigger
         if self.style_size is not None:
             cfg.reservoir.style = dict(size=self.style_size)
-        if self.known:  # what the source says is the same for all
-            cfg.reservoir.calibration = self.known["calibration"]
-            cfg.reservoir.guard = dict(type="labels", margin=self.known["margin"])
+        if self.source:  # the same for all runs
+            cfg.reservoir.calibration = self.source["calibration"]
+            cfg.reservoir.guard = dict(type="labels", margin=self.source["margin"])
         return cfg
 
     def _remembering(self, encode: Any) -> Any:
-        """A frame comes in every round of every run: its style is computed once."""
+        """Encode each frame once, since all rounds of all runs have the same frames."""
 
         def style(inputs: Tensor) -> Tensor:
             key = hash(tensor_bytes(inputs))
@@ -130,18 +130,18 @@ class Draw:
 
 
 def _guarded(pipeline: AdaptationPipeline) -> dict[str, int]:
-    watched = pipeline.report()["guard"]["experts"].values()
-    return {name: sum(expert[name] for expert in watched) for name in ("probes", "alarms")}
+    experts = pipeline.report()["guard"]["experts"].values()
+    return {name: sum(expert[name] for expert in experts) for name in ("probes", "alarms")}
 
 
-def summarise(runs: Mapping[tuple[str, str], list[dict]], cost: Mapping[str, float]) -> list[list]:
-    """One row per method and trigger: means over the draws, and differences to no trigger."""
+def summarize(runs: Mapping[tuple[str, str], list[dict]], cost: Mapping[str, float]) -> list[list]:
+    """Return one row per method and trigger: means over the draws, differences to no trigger."""
     rows = []
-    for (method, trigger), found in runs.items():
+    for (method, trigger), draws in runs.items():
         off = runs.get((method, "off"), [])
-        if len(off) != len(found):
+        if len(off) != len(draws):
             continue
-        pairs = list(zip(found, off, strict=True))
+        pairs = list(zip(draws, off, strict=True))
         last = [a["rounds"][-1] - b["rounds"][-1] for a, b in pairs]
         all_ = [mean(a["rounds"]) - mean(b["rounds"]) for a, b in pairs]
         share = mean(a["updates"] / a["frames"] for a, _ in pairs)
@@ -149,7 +149,7 @@ def summarise(runs: Mapping[tuple[str, str], list[dict]], cost: Mapping[str, flo
             [
                 *(method, trigger, f"{share:.2f}"),
                 f"{mean(speed_up(a, b, cost) for a, b in pairs):.2f}",
-                *(f"{mean(run['rounds'][at] for run in found):.2f}" for at in (0, -1)),
+                *(f"{mean(run['rounds'][at] for run in draws):.2f}" for at in (0, -1)),
                 *(", ".join(f"{value:+.2f}" for value in values) for values in (last, all_)),
             ]
         )
@@ -161,7 +161,7 @@ HEADER += ["round 1", "last round", "difference at the last", "difference of the
 
 
 def plot(rows: Sequence[Sequence[str]], path: Path) -> None:
-    """The frontier: what mIoU changes at the last round against throughput."""
+    """Draw the change of mIoU in the last round against throughput."""
     from matplotlib.figure import Figure
 
     methods = list(dict.fromkeys(row[0] for row in rows))
@@ -179,14 +179,14 @@ def plot(rows: Sequence[Sequence[str]], path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing and summarise all that was asked for."""
+    """Run the missing runs and summarize all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", nargs="+", default=["tent", "becotta"])
     parser.add_argument("--triggers", nargs="+", default=list(TRIGGERS), choices=list(TRIGGERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--style-size", type=float, help="share of the sides for the style")
-    parser.add_argument("--turns", type=int, default=15, help="of the timing")
+    parser.add_argument("--style-size", type=float, help="scale of a frame for its style")
+    parser.add_argument("--turns", type=int, default=15, help="repetitions of the timing")
     parser.add_argument("--out", type=Path, default=ROOT / "work_dirs" / "trigger")
     args = parser.parse_args(argv)
     out = args.out.resolve()
@@ -196,16 +196,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         for method, trigger in itertools.product(args.methods, args.triggers):
             file = out / f"seed{seed}" / f"{method}_{trigger}_{args.rounds}.json"
             if not file.is_file():
-                found = draw.run(method, TRIGGERS[trigger], args.rounds)
-                write_text(file, strict_json({"options": TRIGGERS[trigger], **found}))
-                print(file.stem, seed, [round(x, 2) for x in found["rounds"]], flush=True)
+                results = draw.run(method, TRIGGERS[trigger], args.rounds)
+                write_text(file, strict_json({"options": TRIGGERS[trigger], **results}))
+                print(file.stem, seed, [round(x, 2) for x in results["rounds"]], flush=True)
             runs.setdefault((method, trigger), []).append(json.loads(file.read_text("utf-8")))
     cost = stages(args.turns, args.style_size)
-    told = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in cost.items())
-    rows = summarise(runs, cost)
+    costs = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in cost.items())
+    rows = summarize(runs, cost)
     table = make_table(HEADER, rows, 2, markdown=True)
-    write_text(out / "summary.md", f"{told}\n\n{table}\n")
-    print(f"{told}\n{table}")
+    write_text(out / "summary.md", f"{costs}\n\n{table}\n")
+    print(f"{costs}\n{table}")
     plot(rows, out / "trigger.png")
     return 0
 

@@ -1,4 +1,4 @@
-"""What the stages of a step cost with an update and without one, and what that gives."""
+"""The cost of a step's stages with and without an update, and the resulting throughput."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from mmseg_reservoir.seg.forward import segmentation_forward
 
 CONDITIONS = ("fog", "night", "rain", "snow")
 NEVER = dict(type="first_visit")
-"""Of experts that are visited a second time."""
+"""A trigger that never updates at a second visit."""
 
 
 def stages(turns: int, style_size: float | None = None) -> dict[str, float]:
-    """Seconds of what a step of SegFormer-B0 at 256 x 512 is made of, medians of turns.
+    """Return the median CPU seconds of the stages of a step of SegFormer-B0 at 256 x 512.
 
-    ``style``, ``adapt`` (forward, backward, step and what comes of it for four experts that pool)
-    and ``rest``, one after the other in every turn. Of the processor's time: others' work on the
-    machine is not counted.
+    The stages are ``style``, ``adapt`` (forward, backward, step, and pooling of four experts) and
+    ``rest``. Each turn measures all of them.
 
     Args:
-        turns: How often each is timed.
-        style_size: Share of the image's sides in which its style is taken; None: as the preset.
+        turns: Number of measurements.
+        style_size: Scale of the image for its style. Defaults to None, that of the preset.
     """
     torch.manual_seed(0)
     inputs = torch.randn(1, 3, 256, 512)
@@ -53,24 +52,24 @@ def stages(turns: int, style_size: float | None = None) -> dict[str, float]:
 
 
 def _b0(trigger: Mapping[str, Any] | None) -> AdaptationPipeline:
-    """A reservoir of four experts around SegFormer-B0 with random weights."""
+    """Return a reservoir of four experts around SegFormer-B0 with random weights."""
     cfg = get_config("mmseg::segformer/segformer_mit-b0_8xb1-160k_cityscapes-1024x1024.py")
     init_default_scope("mmseg")
     cfg.model.backbone.init_cfg = None
     cfg.model.test_cfg = dict(mode="whole")
     model = revert_sync_batchnorm(MODELS.build(cfg.model)).eval()
-    care = dict(guard=None, trigger=trigger, router=dict(type="oracle"))
-    plan = RunBuilder(SEGMENTATION, "tent", reservoir=dict(preset="robust", **care))
+    safeguards = dict(guard=None, trigger=trigger, router=dict(type="oracle"))
+    plan = RunBuilder(SEGMENTATION, "tent", reservoir=dict(preset="robust", **safeguards))
     image_range = ImageRange.of_preprocessor(model.data_preprocessor)
-    place = TaskContext(model, segmentation_forward, image_range)
-    pipeline = plan.assemble(place)
+    context = TaskContext(model, segmentation_forward, image_range)
+    pipeline = plan.assemble(context)
     for condition in CONDITIONS:
         pipeline.step(torch.randn(1, 3, 256, 512), domain=condition)
     return pipeline
 
 
 def speed_up(run: Mapping[str, Any], off: Mapping[str, Any], cost: Mapping[str, float]) -> float:
-    """How much more throughput a run has than one of the same frames without a trigger."""
+    """Return the throughput of a run over that of the same frames without a trigger."""
 
     def seconds(run: Mapping[str, Any]) -> float:
         rested = run.get("trigger", {}).get("rests", 0) / run["frames"]

@@ -1,1 +1,1 @@
-"""What the reservoir costs beside its base method, as ratios of interleaved steps."""
+"""The cost of the reservoir over its base method, as ratios of interleaved steps."""

@@ -1,12 +1,12 @@
-"""What the reservoir costs: ratios of interleaved steps, into benchmarks/results/speed.json.
+"""Measure the cost of the reservoir into benchmarks/results/speed.json.
 
     make bench                 some minutes: small networks
     make bench FULL=1          SegFormer-B5, all methods, K up to 64
     python -m benchmarks.speed --only b5 --clock cpu
 
-Networks have random weights (time does not depend on them), VGG-19's front the shipped ones. The
-stream comes back to K styles, see recurring.py. Figures of another run on the same machine stay in
-the file.
+All costs are ratios of interleaved steps. Networks have random weights, since time does not depend
+on them; VGG-19's front has the shipped ones. The stream has K recurring styles, see recurring.py.
+Figures of another run on the same machine stay in the file.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _row(group: str, case: Case, k: int, clock: Clock) -> Job:
 
 
 def machine(clock: str) -> Figures:
-    """What the figures depend on."""
+    """Return the facts that the figures depend on."""
     return {
         "about/cpu": _cpu_model(),
         "about/cores": os.cpu_count() or 1,
@@ -109,17 +109,17 @@ def _cpu_model() -> str:
     return names[0] if names else platform.machine()
 
 
-def merged(path: Path, about: Figures) -> Figures:
-    """What the file knows already, if it is of this machine."""
+def merged(path: Path, machine: Figures) -> Figures:
+    """Return the figures of the file if they are of this machine, else only the machine's facts."""
     if not path.is_file():
-        return dict(about)
-    known = json.loads(path.read_text(encoding="utf-8"))
-    same = all(known.get(name) == value for name, value in about.items())
-    return known if same else dict(about)
+        return dict(machine)
+    figures = json.loads(path.read_text(encoding="utf-8"))
+    same = all(figures.get(name) == value for name, value in machine.items())
+    return figures if same else dict(machine)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, write, tell."""
+    """Measure, write and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="up to half an hour")
     parser.add_argument("--only", nargs="+", help="groups: tiny b0 b2 b5 cifar vit cotta ...")
@@ -134,13 +134,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if args.only and group not in args.only:
             continue
         start = time.monotonic()
-        found = job()
-        figures |= found
-        # After every job: a long run that is stopped has not been for nothing.
+        measured = job()
+        figures |= measured
+        # After every job, so that a stopped run keeps its figures.
         write_text(args.out, json.dumps(figures, indent=1, sort_keys=True) + "\n")
         seconds = time.monotonic() - start
         print(f"[{number}/{len(jobs)}] {group}, {seconds:.0f} s", flush=True)
-        for name in found:
+        for name in measured:
             if not name.startswith("split/") and not name.endswith(("/q1", "/q3")):
                 print(f"  {name}: {page.spread_text(figures, name)}", flush=True)
     if args.page.is_file():

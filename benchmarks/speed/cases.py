@@ -1,4 +1,4 @@
-"""What is measured: networks with random weights, methods, and ways to run them."""
+"""The measured networks (with random weights), methods and reservoirs."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "robust": {"preset": "robust"},
     "robust-unguarded": {"preset": "robust", "guard": None},
 }
-"""Reservoirs beside the base method."""
+"""Reservoirs that are compared with the base method."""
 METHODS: dict[str, dict[str, Any]] = {
     "align": {"method": {"type": "align"}},  # without a reservoir: the source model
     "tent": {"method": {"type": "tent"}},
-    "eata": {"method": {"type": "eata", "margin": 1.0}},  # random nets are never sure
+    "eata": {"method": {"type": "eata", "margin": 1.0}},  # random networks have a high entropy
     "cotta": {"method": {"type": "cotta"}},
     "cotta-literal": {"method": {"type": "cotta_literal"}},
     "lora": {"method": {"type": "tent"}, "params": {"type": "lora"}},
     "all": {"method": {"type": "tent"}, "params": {"type": "all"}},
 }
 VISIT = 10
-"""Images of a visit: each begins with some that are routed with doubt."""
-_STYLES = {"128x256": {"size": 64}}  # by the size of images, as the configs for them say
+"""Images of a visit. The first ones have uncertain routes."""
+_STYLES = {"128x256": {"size": 64}}  # by image size, as in the configs
 _DEPTHS = {"b0": (32, [2, 2, 2, 2]), "b2": (64, [3, 4, 6, 3])}
 """Width and depths of the smaller SegFormers."""
 
@@ -94,12 +94,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """As in the names of figures."""
+        """Its part of the names of figures."""
         return f"{self.method}/{self.net}/{self.size}"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Of the inputs."""
+        """Shape of the inputs."""
         if self.size.startswith("batch"):
             side = 224 if self.net == "vit-s" else 32
             return int(self.size.removeprefix("batch")), 3, side, side
@@ -112,14 +112,14 @@ class Case:
         return not self.net.startswith("segformer")
 
     def inputs(self, count: int, seed: int = 0) -> list[Tensor]:
-        """Batches of noise in [0, 1], in patches, so that filters find edges."""
+        """Return batches of noise in [0, 1], in patches, so that filters find edges."""
         generator = torch.Generator().manual_seed(seed)
         n, channels, height, width = self.shape
         coarse = torch.rand(count, n, channels, height // 4, width // 4, generator=generator)
         return [nn.functional.interpolate(x, (height, width)) for x in coarse]
 
-    def place(self) -> TaskContext:
-        """A copy of the network, and how it is run."""
+    def context(self) -> TaskContext:
+        """Return a copy of the network and its forward pass."""
         net = copy.deepcopy(network(self.net))
         if self.classifies:
             return TaskContext(net, classification_forward, ImageRange("unit"))
@@ -128,16 +128,16 @@ class Case:
         return TaskContext(net, segmentation_forward, ImageRange("imagenet"))
 
     def base(self) -> AdaptationPipeline:
-        """The plain method."""
-        return self._prepared(self._plan(None).assemble(self.place()))
+        """Return the plain method."""
+        return self._prepared(self._plan(None).assemble(self.context()))
 
     def reservoir(self, variant: str, k: int, **options: Any) -> AdaptationPipeline:
-        """A reservoir with ``k`` experts.
+        """Return a reservoir with ``k`` experts.
 
         Args:
             variant: One of `VARIANTS`, or ``naive``.
-            k: Experts.
-            **options: Of the reservoir, over those of the variant.
+            k: Number of experts.
+            **options: Options of the reservoir, which override those of the variant.
         """
         chosen: Mapping[str, Any] = VARIANTS["published" if variant == "naive" else variant]
         if self.size in _STYLES and chosen["preset"] in ("stream", "robust"):
@@ -147,7 +147,7 @@ class Case:
             options = {"alignment": {"reach": 0.5}, **options}
             if "guard" not in chosen:
                 options = {"guard": {"margin": 0.05}, **options}
-        pipeline = self._plan({**chosen, "k_max": k, **options}).assemble(self.place())
+        pipeline = self._plan({**chosen, "k_max": k, **options}).assemble(self.context())
         self._prepared(pipeline)
         if variant == "naive":
             pipeline.encoder = PlainVGG(getattr(pipeline.encoder, "encoder", pipeline.encoder))
@@ -175,10 +175,10 @@ class Case:
 
 
 def settle_guard(pipeline: AdaptationPipeline, k: int, due: bool = False) -> None:
-    """Let the guard trust all experts and look at none, or (``due``) at each at its next batch.
+    """Let the guard trust all experts and probe none, or (``due``) each at its next batch.
 
-    A young expert is looked at often, one that has settled every 48th image (16th batch of a
-    classifier): such a step is measured by itself.
+    A young expert is probed often, a settled one every 48th image (16th batch of a classifier).
+    Such a step is measured separately.
     """
     state = pipeline.guard.state_dict()
     watch = {"interval": pipeline.guard.every, "next": 0 if due else 10**9}

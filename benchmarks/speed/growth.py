@@ -1,4 +1,4 @@
-"""What grows: with experts, remembered styles, parameters and pixels; bytes; calibration."""
+"""Growth of time with experts, stored styles, parameters and pixels; bytes; calibration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDTHS = {"logvar": [64, 128, 128], "mean_var": [128, 256, 256]}
 def route_cost(
     preset: str, k: int, rounds: int, clock: Clock, capacity: int | None = None
 ) -> Spread:
-    """Seconds of one route among ``k`` domains; ``capacity`` of the style memory, if it has one."""
+    """Return the seconds of one route among ``k`` domains, with a style memory of ``capacity``."""
     options = {"preset": preset, "k_max": k}
     if capacity is not None:
         options["memory"] = {"capacity": capacity}
@@ -41,21 +41,21 @@ def route_cost(
 
 
 def with_experts(counts: Iterable[int], rounds: int, clock: Clock) -> Figures:
-    """The route's time over that with one expert more than the source, per preset."""
-    found: Figures = {}
+    """Return the route's time over that of the smallest K, per preset."""
+    figures: Figures = {}
     for preset in ("published", "stream"):
         seconds = {k: route_cost(preset, k, rounds, clock).median for k in counts}
         first = min(seconds)
         for k, value in seconds.items():
-            found[f"growth/route/{preset}/k{k}-over-k{first}"] = float(
+            figures[f"growth/route/{preset}/k{k}-over-k{first}"] = float(
                 f"{value / seconds[first]:.3g}"
             )
-            found[f"milliseconds/route/{preset}/k{k}"] = float(f"{1000 * value:.3g}")
-    return found
+            figures[f"milliseconds/route/{preset}/k{k}"] = float(f"{1000 * value:.3g}")
+    return figures
 
 
 def with_memory(capacities: Iterable[int], rounds: int, clock: Clock) -> Figures:
-    """The route's time over that with the smallest style memory, at K = 4."""
+    """Return the route's time over that of the smallest style memory, at K = 4."""
     seconds = {n: route_cost("published", 4, rounds, clock, n).median for n in capacities}
     first = min(seconds)
     return {
@@ -65,8 +65,8 @@ def with_memory(capacities: Iterable[int], rounds: int, clock: Clock) -> Figures
 
 
 def swap_cost(net: str, size: str, rounds: int, clock: Clock) -> Figures:
-    """Check-out and commit of one of 4 experts over a TENT step, by what adapts."""
-    found: Figures = {}
+    """Return the time of check-out and commit over that of a step, by adapted parameters."""
+    figures: Figures = {}
     for method in ("tent", "lora", "all"):
         case = Case(method, net, size)
         pipeline = case.base()
@@ -81,30 +81,30 @@ def swap_cost(net: str, size: str, rounds: int, clock: Clock) -> Figures:
 
         times = interleave({"swap": swap, "step": pipeline.step}, case.inputs(rounds), clock)
         share = Spread.of([a / b for a, b in zip(times["swap"], times["step"], strict=True)])
-        found |= share.named(f"share/check-out-and-commit/{case.name}")
-        found[f"parameters/{case.name}"] = len(space)
-    return found
+        figures |= share.named(f"share/check-out-and-commit/{case.name}")
+        figures[f"parameters/{case.name}"] = len(space)
+    return figures
 
 
 def style_cost(sizes: Iterable[str], rounds: int, clock: Clock) -> Figures:
-    """The style's time by the size of an image, over that of the smallest; and of half of it."""
+    """Return the style's time by image size over that of the smallest, also at half scale."""
     exact, half = StyleEncoder(statistic="mean_var"), StyleEncoder(statistic="mean_var", size=0.5)
-    seconds, found = {}, {}
+    seconds, figures = {}, {}
     for size in sizes:
         inputs = Case("tent", "segformer-b0", size).inputs(rounds + 1)
         times = interleave({"exact": exact, "half": half}, inputs, clock)
         seconds[size] = Spread.of(times["exact"][1:]).median
-        found[f"ratio/style/half-over-exact/{size}"] = float(
+        figures[f"ratio/style/half-over-exact/{size}"] = float(
             f"{Spread.of(times['half'][1:]).median / seconds[size]:.3g}"
         )
     first = next(iter(seconds))
     for size, value in seconds.items():
-        found[f"growth/style/{size}-over-{first}"] = float(f"{value / seconds[first]:.3g}")
-    return found
+        figures[f"growth/style/{size}-over-{first}"] = float(f"{value / seconds[first]:.3g}")
+    return figures
 
 
 def bytes_per_expert(net: str) -> Figures:
-    """What one expert more holds: its parameters and its optimizer's moments."""
+    """Return the bytes of an expert: its parameters and its optimizer's moments."""
     case = Case("tent", net, "64x128")
     pipeline = case.base()
     method = pipeline.method
@@ -121,7 +121,7 @@ def bytes_per_expert(net: str) -> Figures:
 
 
 def calibration_cost(size: str, images: int, clock: Clock) -> Figures:
-    """Seconds per source image, of which the style is all."""
+    """Return the seconds of the calibration per source image, which are those of its style."""
     encoder = StyleEncoder(statistic="mean_var")
     inputs = Case("tent", "segformer-b0", size).inputs(images)
     times = interleave({"style": encoder}, inputs, clock)["style"]

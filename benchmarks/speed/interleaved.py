@@ -1,4 +1,4 @@
-"""Contestants that step in turn on the same inputs, so that a busy machine slows all alike."""
+"""Timing of contestants in turn on the same inputs, so that other work slows all equally."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor
 from mmseg_reservoir.runs import image_times
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
-"""The time of the machine's user, and that of the process: for a machine that others use, too."""
+"""Wall-clock time, and CPU time for a machine with other work."""
 
 Step = Callable[[Tensor], Any]
 
 
 class Spread(image_times.Spread):
-    """Median and quartiles, as figures of a benchmark."""
+    """Median and quartiles of a benchmark."""
 
     def named(self, name: str) -> dict[str, float]:
-        """As flat entries of a JSON file."""
+        """Return flat entries of a JSON file."""
         values = {name: self.median, f"{name}/q1": self.low, f"{name}/q3": self.high}
         return {name: float(f"{value:.4g}") for name, value in values.items()}
 
@@ -28,10 +28,9 @@ class Spread(image_times.Spread):
 def interleave(
     contestants: Mapping[str, Step], inputs: Sequence[Tensor], clock: Callable[[], float]
 ) -> dict[str, list[float]]:
-    """Seconds of every contestant's steps; each input is seen by all before the next one comes.
+    """Return the seconds of every contestant's steps. All of them process an input before the next.
 
-    Who begins changes from input to input: the first one finds the caches as the last one left
-    them.
+    The order changes from input to input, because the state of the caches depends on it.
     """
     names = list(contestants)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -45,5 +44,5 @@ def interleave(
 
 
 def over(times: Mapping[str, Sequence[float]], name: str, base: str) -> list[float]:
-    """One contestant's seconds over those of another, input by input."""
+    """Return one contestant's seconds over those of another, input by input."""
     return [a / b for a, b in zip(times[name], times[base], strict=True)]

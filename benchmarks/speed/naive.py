@@ -1,4 +1,4 @@
-"""How one would write it at first: what the real reservoir is compared with."""
+"""A straightforward implementation, for comparison with the real reservoir."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mmseg_reservoir.style.vgg import StyleEncoder
 
 
 class PlainVGG:
-    """The paper's style layer by layer: new memory for each, variances by torch.
+    """The paper's style, layer by layer, with new memory for each and torch's variances.
 
     Args:
-        encoder: Whose filters and taps it has.
+        encoder: Encoder with its filters and taps.
     """
 
     def __init__(self, encoder: StyleEncoder) -> None:
@@ -34,7 +34,7 @@ class PlainVGG:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        """Log-variances of the taps."""
+        """Return log-variances of the taps."""
         x, styles = images, []
         for index, layer in enumerate(self.layers):
             if layer is not None:
@@ -50,7 +50,7 @@ class NaiveReservoir(AdaptationPipeline):
     """Experts as lists of tensors, optimizer states deep-copied in and out, two forward passes.
 
     Args:
-        filled: A reservoir of the published recipe, whose experts, router and encoder it takes.
+        filled: Reservoir of preset published, with its experts, router and encoder.
     """
 
     def __init__(self, filled: ReservoirPipeline) -> None:
@@ -64,7 +64,7 @@ class NaiveReservoir(AdaptationPipeline):
         self.states = [copy.deepcopy(reservoir.checkout(i)[1]) for i in range(len(reservoir))]
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
-        """Style, route, adapt, predict again with the ensemble."""
+        """Encode the style, route, adapt, and predict again with the ensemble."""
         route = self.router.route(self.encoder(inputs), may_open=complete, domain=domain)
         self._set(self.experts[route.index])
         self.method.load_domain_state(copy.deepcopy(self.states[route.index]))
@@ -87,30 +87,28 @@ class NaiveReservoir(AdaptationPipeline):
             own.copy_(tensor)
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
-        """Is not measured."""
         raise NotImplementedError
 
     def _state(self) -> dict[str, Any]:
         return {}
 
     def _load_state(self, state: dict[str, Any]) -> None:
-        """Is never saved."""
+        """Do nothing: it is never saved."""
 
 
 class LiteralCotta(Cotta):
-    """CoTTA's segmentation step one image after the other, as it was first written down.
+    """CoTTA's segmentation step with separate forward passes for all views.
 
-    Teacher *and* anchor see every view by itself, mirrored ones too, although of the anchor only
-    the view of the image as it is counts.
+    Teacher *and* anchor process every view, also mirrored ones, although only the anchor's
+    unchanged view is used.
     """
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The same numbers as its parent."""
         size = self._single_size(inputs)
         with torch.no_grad():
-            seen = self._look(inputs, size)
+            seen = self._views(inputs, size)
             with self.space.at(self.source):
-                anchor = self._look(inputs, size)[View()]
+                anchor = self._views(inputs, size)[View()]
             single, mean = seen[View()], torch.stack(list(seen.values())).mean(dim=0)
             confident = anchor.amax(dim=1, keepdim=True) > self.confidence
             composite = torch.where(confident, single, mean)
@@ -118,7 +116,7 @@ class LiteralCotta(Cotta):
         logits = resized(self.forward(inputs), composite.shape[-2:])
         return as_logits(composite), cross_entropy(logits, composite.argmax(dim=1))
 
-    def _look(self, inputs: Tensor, size: tuple[int, ...]) -> dict[View, Tensor]:
+    def _views(self, inputs: Tensor, size: tuple[int, ...]) -> dict[View, Tensor]:
         return {view: view.probabilities(self.forward, inputs, size) for view in self.views}
 
     def _single_size(self, inputs: Tensor) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.speed.split import PARTS
+from benchmarks.speed.split import STAGES
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.report.tables import make_table
@@ -16,7 +16,7 @@ Figures = Mapping[str, float | str]
 
 
 def update(document: Path, figures: Figures, plot: Path) -> None:
-    """Put the tables where the document wants them, and the plot beside it."""
+    """Write the tables between the marks of the document, and the plot."""
     text = document.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise ReservoirError(f"{document} has no lines {BEGIN} and {END} for the tables")
@@ -29,9 +29,9 @@ def update(document: Path, figures: Figures, plot: Path) -> None:
 
 
 def tables(figures: Figures) -> str:
-    """All figures as Markdown."""
-    about = [name for name in figures if name.startswith("about/")]
-    lines = [", ".join(f"{n.removeprefix('about/')}: {figures[n]}" for n in about) + "."]
+    """Return all figures as Markdown."""
+    facts = [name for name in figures if name.startswith("about/")]
+    lines = [", ".join(f"{n.removeprefix('about/')}: {figures[n]}" for n in facts) + "."]
     parts = {
         "The step of a reservoir over that of its base (median, quartiles)": _ratio_table(figures),
         "Where the time goes, in percent of a base step": _split_table(figures),
@@ -41,14 +41,14 @@ def tables(figures: Figures) -> str:
 
 
 def spread_text(figures: Figures, name: str) -> str:
-    """``1.04 (1.03-1.06)``."""
+    """Return ``1.04 (1.03-1.06)``: median and quartiles."""
     low, high = figures.get(f"{name}/q1"), figures.get(f"{name}/q3")
     middle = f"{figures[name]:.3g}"
     return middle if low is None else f"{middle} ({low:.3g}-{high:.3g})"
 
 
 def _rows(figures: Figures, kind: str) -> dict[tuple[str, ...], dict[str, str]]:
-    """Names ``kind/method/net/size/kN/variant`` as rows of variants."""
+    """Return names ``kind/method/net/size/kN/variant`` as rows of variants."""
     rows: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for name in figures:
         words = name.split("/")
@@ -76,10 +76,10 @@ def _split_table(figures: Figures) -> str | None:
             row, part = name.removeprefix("split/").rsplit("/", 1)
             rows[row][part] = value
     cells = [
-        [row, *(f"{100 * parts[part]:.2g}" if part in parts else "-" for part in PARTS)]
+        [row, *(f"{100 * parts[part]:.2g}" if part in parts else "-" for part in STAGES)]
         for row, parts in rows.items()
     ]
-    return make_table(["case", *PARTS], cells, 1, markdown=True) if cells else None
+    return make_table(["case", *STAGES], cells, 1, markdown=True) if cells else None
 
 
 def _other_table(figures: Figures) -> str | None:
@@ -96,17 +96,17 @@ def _other_table(figures: Figures) -> str | None:
 
 
 def draw(figures: Figures, plot: Path) -> None:
-    """Bars of all ratios, with their quartiles, and growth of the route with K."""
+    """Draw bars of all ratios with their quartiles, and the growth of the route with K."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5), layout="constrained")
     bars, lines = figure.subplots(1, 2, width_ratios=(3, 2))
     names = [n for row in _rows(figures, "ratio").values() for n in row.values()]
     names = [name for name in names if not name.endswith("/naive")]
-    for place, name in enumerate(reversed(names)):
+    for position, name in enumerate(reversed(names)):
         value = figures[name]
         error = [[value - figures[f"{name}/q1"]], [figures[f"{name}/q3"] - value]]
-        bars.barh(place, value - 1, left=1, xerr=error, color=f"C{colour_of(name)}")
+        bars.barh(position, value - 1, left=1, xerr=error, color=f"C{color_index(name)}")
     labels = [name.removeprefix("ratio/") for name in reversed(names)]
     bars.set_yticks(range(len(names)), labels, fontsize=5)
     bars.axvline(1, color="black", linewidth=0.8)
@@ -123,8 +123,8 @@ def draw(figures: Figures, plot: Path) -> None:
     figure.savefig(plot, dpi=110)
 
 
-def colour_of(name: str) -> int:
-    """The colour of a variant."""
+def color_index(name: str) -> int:
+    """Return the index of a variant's color."""
     order = ("published", "stream", "stream-exact", "stream-half", "robust", "robust-half")
     variant = name.rsplit("/", 1)[1]
     return order.index(variant) if variant in order else 9

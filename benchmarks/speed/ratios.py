@@ -1,4 +1,4 @@
-"""Reservoirs beside their base, and the split of a step."""
+"""Ratios of reservoirs to their base, and the split of a step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.speed.cases import Case, settle_guard
 from benchmarks.speed.interleaved import Spread, interleave, over
-from benchmarks.speed.split import PARTS, timed
+from benchmarks.speed.split import STAGES, timed
 from mmseg_reservoir.core.outcome import Outcome
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 
@@ -18,15 +18,15 @@ _WARM_UP = 1
 def compare(
     case: Case, variants: Sequence[str], k: int, rounds: int, clock: Clock, split: bool = True
 ) -> Figures:
-    """The steps of reservoirs over those of the base, on the same inputs, in turn.
+    """Return the steps of reservoirs over those of the base, in turn on the same inputs.
 
     Args:
         case: Method, network and size.
-        variants: Of `cases.VARIANTS`, or ``naive``.
-        k: Experts.
-        rounds: Inputs that count.
-        clock: In seconds.
-        split: Whether to tell where the time goes; costs one more step of each.
+        variants: Names in `cases.VARIANTS`, or ``naive``.
+        k: Number of experts.
+        rounds: Number of measured inputs.
+        clock: Clock in seconds.
+        split: Also measure the parts of one more step of each. Defaults to True.
     """
     pipelines = {"base": case.base()} | {v: case.reservoir(v, k) for v in variants}
     seconds = {name: _Second(pipeline) for name, pipeline in pipelines.items()}
@@ -35,27 +35,29 @@ def compare(
     for step in seconds.values():
         step.passes.clear()
     times = interleave(seconds, inputs[_WARM_UP:], clock)
-    found: Figures = {}
+    figures: Figures = {}
     for name in variants:
         row = f"{case.name}/k{k}/{name}"
         ratio = Spread.of(over(times, name, "base"))
         if getattr(pipelines[name], "guard", None) is not None:
-            found |= ratio.named(f"ratio-without-probes/{row}")
+            figures |= ratio.named(f"ratio-without-probes/{row}")
             ratio = _with_probes(pipelines, name, k, ratio, case, clock)
-        found |= ratio.named(f"ratio/{row}")
-        found[f"second-passes/{row}"] = round(seconds[name].share(), 3)
+        figures |= ratio.named(f"ratio/{row}")
+        figures[f"second-passes/{row}"] = round(seconds[name].share(), 3)
         if name != "naive" and "naive" in variants:
-            found |= Spread.of(over(times, "naive", name)).named(f"naive-over/{row}")
+            figures |= Spread.of(over(times, "naive", name)).named(f"naive-over/{row}")
     if split:
         for name in pipelines:
             if name != "naive":
                 row = case.name if name == "base" else f"{case.name}/k{k}/{name}"
-                found |= _split(pipelines[name], case, clock, row, Spread.of(times["base"]).median)
-    return found
+                figures |= _split(
+                    pipelines[name], case, clock, row, Spread.of(times["base"]).median
+                )
+    return figures
 
 
 class _Second:
-    """A pipeline's step, which remembers whether it took a forward pass of the ensemble."""
+    """A pipeline's step that records whether it ran a forward pass of the ensemble."""
 
     def __init__(self, pipeline: AdaptationPipeline) -> None:
         self.pipeline = pipeline
@@ -68,7 +70,7 @@ class _Second:
         return outcome
 
     def share(self) -> float:
-        """Of the steps with such a pass."""
+        """Return the share of steps with such a pass."""
         return sum(self.passes) / max(1, len(self.passes))
 
 
@@ -80,7 +82,7 @@ def _with_probes(
     case: Case,
     clock: Clock,
 ) -> Spread:
-    """The ratio of a guarded reservoir over so many steps as lie between two probes."""
+    """Return the ratio of a guarded reservoir over the steps between two probes."""
     guarded = pipelines[name]
     settle_guard(guarded, k, due=True)
     pair = {"base": pipelines["base"].step, name: guarded.step}
@@ -94,14 +96,14 @@ def _with_probes(
 def _split(
     pipeline: AdaptationPipeline, case: Case, clock: Clock, row: str, base: float
 ) -> Figures:
-    """Shares of the base's step."""
+    """Return the parts of a step as shares of the base's step."""
     with timed(pipeline, clock) as watch:
         pipeline.step(case.inputs(1, seed=3)[0])
-    return {f"split/{row}/{part}": float(f"{watch.seconds[part] / base:.3g}") for part in PARTS}
+    return {f"split/{row}/{part}": float(f"{watch.seconds[part] / base:.3g}") for part in STAGES}
 
 
 def literal_cotta(rounds: int, clock: Clock, size: str = "256x512") -> Figures:
-    """CoTTA* against its views one by one, and how far their predictions are apart."""
+    """Compare CoTTA* with its literal form in time, and in the difference of predictions."""
     ours, literal = (Case(name, "segformer-b0", size) for name in ("cotta", "cotta-literal"))
     pair = {"ours": ours.base(), "literal": literal.base()}
     inputs = ours.inputs(rounds)
@@ -115,5 +117,5 @@ def literal_cotta(rounds: int, clock: Clock, size: str = "256x512") -> Figures:
     )
     times = interleave({name: p.step for name, p in pair.items()}, inputs, clock)
     name = f"{ours.name}/literal-over-ours"
-    found = Spread.of(over(times, "literal", "ours")).named(f"ratio/{name}")
-    return {**found, f"difference/{name}": float(f"{far:.2g}")}
+    figures = Spread.of(over(times, "literal", "ours")).named(f"ratio/{name}")
+    return {**figures, f"difference/{name}": float(f"{far:.2g}")}

@@ -1,9 +1,8 @@
-"""A reservoir with exactly K experts, and a stream that keeps coming back to their styles.
+"""A reservoir with exactly K experts, and a stream with their recurring styles.
 
-Images of noise have but one style. The encoder is run on them, for its cost, and the router gets a
-style vector made for the stream in the place of what the encoder said. Everything after it
-(routing, certainty, second passes) is real, for styles that scatter and lie apart as those of real
-frames do.
+Images of noise have only one style. So the encoder runs for its cost, and the router gets a style
+vector of the stream instead of the encoder's output. Everything after that (routing, certainty,
+second passes) is real, with styles that scatter and differ like those of real frames.
 """
 
 from __future__ import annotations
@@ -19,44 +18,44 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.style import Calibration
 
 SCATTER, APART = 0.3, 0.6
-"""Deviation of a channel within a condition, and between conditions. Guesses: the share of second
-passes, which `published` and `stream` need where routes are undecided, depends on them."""
+"""Deviations of a channel within a condition and between conditions. They are guesses. The share of
+second passes, which `published` and `stream` run for undecided routes, depends on them."""
 SOURCE_STYLES = 120
 VISIT = 20
-"""Frames of a visit to each style while the reservoir fills; the first four open a domain."""
+"""Frames per visit while the reservoir fills; the first four open a domain."""
 _ROUNDS = 3
 
 
 class Styles:
-    """Style vectors of ``k`` conditions, the first of which is the source.
+    """Style vectors of ``k`` conditions; the first condition is the source.
 
     Args:
-        k: Conditions.
-        length: Of a vector.
-        seed: Of all that is random.
+        k: Number of conditions.
+        length: Length of a vector.
+        seed: Random seed. Defaults to 0.
     """
 
     def __init__(self, k: int, length: int, seed: int = 0) -> None:
         self._generator = torch.Generator().manual_seed(seed)
-        self.centres = APART * torch.randn(k, length, generator=self._generator)
-        self.centres[0] = 0
+        self.centers = APART * torch.randn(k, length, generator=self._generator)
+        self.centers[0] = 0
 
     def __len__(self) -> int:
-        return len(self.centres)
+        return len(self.centers)
 
     def draw(self, condition: int, count: int = 1) -> Tensor:
-        """Vectors of frames of a condition, ``(count, length)``."""
-        noise = torch.randn(count, self.centres.shape[1], generator=self._generator)
-        return self.centres[condition] + SCATTER * noise
+        """Return vectors ``(count, length)`` of a condition's frames."""
+        noise = torch.randn(count, self.centers.shape[1], generator=self._generator)
+        return self.centers[condition] + SCATTER * noise
 
 
-class StandIn:
-    """An encoder whose work is done and whose answer is replaced by that of the stream.
+class RecurringStyles:
+    """An encoder that runs, and returns the style of the stream instead of its output.
 
     Args:
-        encoder: The real one.
-        styles: Of the stream.
-        visit: Frames until it goes on to the next condition.
+        encoder: Real encoder.
+        styles: Styles of the stream.
+        visit: Frames of a condition per visit.
     """
 
     def __init__(self, encoder: Callable[[Tensor], Tensor], styles: Styles, visit: int) -> None:
@@ -73,21 +72,19 @@ class StandIn:
         return self.styles.draw(condition)[0]
 
     def fingerprint(self) -> dict[str, Any]:
-        """That of the real one."""
         return self.encoder.fingerprint()
 
 
 def fill(pipeline: ReservoirPipeline, k: int, visit: int) -> None:
-    """Fit the router and let it open domains until there are ``k``, with an expert for each.
+    """Fit the router and let it open ``k`` domains, with an expert each.
 
-    Experts are the source with a little noise, their optimizers have moments: what a step costs
-    does not depend on what they learned.
+    Experts are the source with a little noise, and their optimizers have moments, since the cost
+    of a step does not depend on what they have learned.
 
     Args:
-        pipeline: Just made, with an encoder that knows its ``groups`` and a router with
-            ``k_max = k``.
-        k: Experts.
-        visit: Frames of a visit of the stream that follows.
+        pipeline: New pipeline. Its encoder has ``groups``, its router ``k_max = k``.
+        k: Number of experts.
+        visit: Frames per visit of the following stream.
     """
     router, method = pipeline.router, pipeline.method
     styles = Styles(k, sum(pipeline.encoder.groups))
@@ -109,4 +106,4 @@ def fill(pipeline: ReservoirPipeline, k: int, visit: int) -> None:
         method.space.zero_grad()
         method.optimizer.step()
         pipeline.reservoir.commit(index, method.space.values.detach(), method.domain_state())
-    pipeline.encoder = StandIn(pipeline.encoder, styles, visit)
+    pipeline.encoder = RecurringStyles(pipeline.encoder, styles, visit)

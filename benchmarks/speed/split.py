@@ -1,4 +1,4 @@
-"""Where the time of a step goes: timers around the real objects, put there from outside."""
+"""The time of a step by stage, from timers around the real objects."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from unittest.mock import patch
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.methods import base as methods_base
 
-PARTS = (
+STAGES = (
     *("style", "route", "check-out", "forward", "backward", "step", "commit"),
     *("ensemble", "care", "way-back"),
 )
-"""Care: what guard and pooling do. Way-back: the copy to return to from a batch that breaks
-something (`StepRollback`). What is left of a step is the loss, and Python."""
+"""Care is guard and pooling. Way-back is the copy of `StepRollback`. The rest of a step is the loss
+and Python."""
 
 
 class Stopwatch:
-    """Seconds by part. Only the outermost timer runs: a guard's forward passes are its own."""
+    """Seconds by stage. Only the outermost timer runs: a guard includes its forward passes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self.seconds = dict.fromkeys(STAGES, 0.0)
         self._is_running = False
 
     def around(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, timed."""
+        """Return the function with a timer."""
 
         def timed(*args: Any, **options: Any) -> Any:
             if self._is_running:
@@ -44,16 +44,16 @@ class Stopwatch:
 
 @contextmanager
 def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[Stopwatch]:
-    """Within this context a stopwatch listens to a pipeline."""
+    """Measure the stages of a pipeline within this context."""
     watch = Stopwatch(clock)
     method = pipeline.method
-    places: list[tuple[Any, str, str]] = [
+    timers: list[tuple[Any, str, str]] = [
         (method, "forward", "forward"),
         (method, "_propagate", "backward"),
         (method, "move", "step"),
     ]
     if hasattr(pipeline, "reservoir"):
-        places += [
+        timers += [
             (pipeline, "encoder", "style"),
             (pipeline.router, "route", "route"),
             (method, "load", "check-out"),
@@ -61,10 +61,10 @@ def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[
             (pipeline, "_predict_together", "ensemble"),
             (pipeline, "_apply_safeguards", "care"),
         ]
-    good = methods_base.StepRollback
+    rollback = methods_base.StepRollback
 
-    class TimedLastGood(good):
-        """The same, on the watch."""
+    class TimedRollback(rollback):
+        """A rollback with a timer."""
 
         def __init__(self, *args: Any) -> None:
             watch.around("way-back", super().__init__)(*args)
@@ -74,9 +74,9 @@ def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[
 
     patches = [
         patch.object(owner, name, watch.around(part, getattr(owner, name)))
-        for owner, name, part in places
+        for owner, name, part in timers
     ]
-    patches.append(patch.object(methods_base, "StepRollback", TimedLastGood))
+    patches.append(patch.object(methods_base, "StepRollback", TimedRollback))
     for one in patches:
         one.start()
     try:

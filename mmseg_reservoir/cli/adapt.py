@@ -35,8 +35,7 @@ MINICITY = "minicity/segformer-tiny_tent_robust.py"
 EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
 
 
-def run(args: argparse.Namespace) -> None:
-    """Run the stream and report its results."""
+def _run(args: argparse.Namespace) -> None:
     if args.model is None and args.input:
         raise ReservoirError(
             "--model is required for your own footage: the bundled model is trained on MiniCity "
@@ -188,7 +187,7 @@ def _default_folder(folder: Path, resume: bool) -> Path:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     option(
         "input",
         "folder, image, glob, video file, camera number, or address of a stream (rtsp://...); "

@@ -27,8 +27,7 @@ from .command_line import Verb
 from .options import at_least, option, shared, switch
 
 
-def run(args: argparse.Namespace) -> int:
-    """Check and report; return 1 if there are problems."""
+def _run(args: argparse.Namespace) -> int:
     root = args.path.absolute()
     check_root(root, args.dataset)
     survey = list_files(LAYOUTS[args.dataset], root)
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     option("dataset", "check for this data set", choices=sorted(LAYOUTS)),
     option("path", "its root folder", type=Path),
     switch("--fast", "list the files without reading them"),

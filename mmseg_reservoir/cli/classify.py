@@ -51,8 +51,7 @@ def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     return options, {"config_file": str(file), "row": label}
 
 
-def run(args: argparse.Namespace) -> None:
-    """Test."""
+def _run(args: argparse.Namespace) -> None:
     show_log()
     options, written = load(args)
     from ..cls.run import run as run_stream
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     *TEST,
     option("--method", "row of the config, or a method without a row"),
     option(

@@ -80,8 +80,7 @@ def save(path: Path, weights: dict[str, Tensor], meta: dict[str, list]) -> None:
         write_checkpoint(path, {"meta": dataset, "state_dict": weights})
 
 
-def run(args: argparse.Namespace) -> None:
-    """Convert a file."""
+def _run(args: argparse.Namespace) -> None:
     if args.output.suffix not in (".pth", ".safetensors"):
         raise ReservoirError(f"{args.output} must end in .pth or .safetensors")
     if args.output.exists() and not args.overwrite:
@@ -103,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     option("input", "the checkpoint: a file or an http(s) address", metavar="IN"),
     option("output", "a .pth or .safetensors file", metavar="OUT", type=Path),
     option(

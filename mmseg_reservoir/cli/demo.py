@@ -74,7 +74,7 @@ def progress_file(out: Path, config: str) -> Path:
 
 
 class Running(NamedTuple):
-    """A run that has been started."""
+    """A started run."""
 
     process: subprocess.Popen
     start: float
@@ -82,7 +82,7 @@ class Running(NamedTuple):
 
 
 def start_run(config: str, out: Path, rounds: int, seed: int) -> Running:
-    """Start a run in its own process, on one core; its output goes into a log file."""
+    """Start a run in a process, on one core, with a log file."""
     log = out / config / "log.txt"
     log.parent.mkdir(parents=True, exist_ok=True)
     progress_file(out, config).unlink(missing_ok=True)  # of an earlier demonstration
@@ -102,11 +102,11 @@ def start_run(config: str, out: Path, rounds: int, seed: int) -> Running:
 def run_all(
     chosen: Mapping[str, str], out: Path, rounds: int, seed: int, frames: int, workers: int
 ) -> dict[str, dict[str, Any]]:
-    """Run all configs, so many at once; return their results in the given order.
+    """Run all configs, several at once, and return their results in this order.
 
-    The last rows take longest and start first, so that all cores are busy until the end.
+    The last rows take longest. They start first, so that all cores are busy until the end.
     """
-    # mmengine imports it. At its first import it writes a cache, which two processes at once break.
+    # mmengine imports it. Its first import writes a cache, which two processes would break.
     import yapf  # noqa: F401
 
     from ..report.progress import Position, RunsProgress
@@ -153,7 +153,7 @@ def truth_of(image: Path) -> Path:
 
 
 def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Path) -> list[Path]:
-    """Save picture, plot and page; return their files, the first one to look at first."""
+    """Save picture, plot and page, and return their files."""
     from ..report.charts import plot_comparison
     from ..report.frames import hard_frame, plot_frames
     from ..report.page.document import write_page
@@ -169,8 +169,7 @@ def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Pat
     return files
 
 
-def run(args: argparse.Namespace) -> None:
-    """Run the demonstration."""
+def _run(args: argparse.Namespace) -> None:
     # Not above: processes that draw MiniCity import this file and need none of these.
     from ..io.files import write_text
     from ..minicity import write_dataset
@@ -199,7 +198,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     shared("--rounds", help="visit each condition N times (default: 3, with --all 2)"),
     shared("--seed", default=0),
     switch("--all", "run every row of the table"),

@@ -44,12 +44,12 @@ VIT = {
     "VPT": "vpt",
 }
 PLUG_INS = ("tent", "rotta", "eta", "sar", "eata", "roid", "vpt")
-"""Methods that the paper has with the reservoir, too."""
+"""Methods that the paper also tests with the reservoir."""
 NETS = {"ConvNet": ("digits_convnet", CONVNET), "ViT": ("digits_vit", VIT)}
 
 
 class Run(NamedTuple):
-    """A row of a table of configs, without a reservoir or with that of a preset."""
+    """A row of a table of configs, with the reservoir of a preset or none."""
 
     table: str
     method: str
@@ -57,11 +57,7 @@ class Run(NamedTuple):
 
 
 def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
-    """The runs by their names, in the order of the table.
-
-    Args:
-        only: Rows, such as ``tent``; None for all.
-    """
+    """Return the runs by name, of all methods or ``only`` some, in the order of the table."""
     from ..registry import choose
     from ..report.charts import PRESET_SUFFIXES
 
@@ -83,7 +79,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
 
 
 def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
-    """Run one row, on one core: the same numbers whatever else runs beside it."""
+    """Run one row, on one core, so that other processes change no number."""
     import torch
 
     from ..cls.rows import choose_row, row_label
@@ -102,7 +98,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
 
 
 def clean_errors() -> dict[str, float]:
-    """Percent of clean images that each network gets wrong."""
+    """Return the percentage of clean images that each network gets wrong."""
     from ..cls.backbones.trained import trained_net
     from ..datasets.digits import digits
     from .train_digits import error
@@ -116,7 +112,7 @@ def clean_errors() -> dict[str, float]:
 def run_all(
     rows: Mapping[str, Run], out: Path, rounds: int, seed: int, workers: int
 ) -> dict[str, dict[str, Any]]:
-    """All runs, several at a time; each in a process that has torch's threads for itself."""
+    """Run all rows in processes, several at once, and return their results."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         waiting = {name: pool.submit(run_row, row, out, rounds, seed) for name, row in rows.items()}
@@ -125,7 +121,7 @@ def run_all(
             for name, future in waiting.items():
                 results[name] = future.result()
                 print(f"{name}: {results[name]['cpu_seconds']:.0f} s", flush=True)
-        except BaseException:  # a signal, too: the pool would first finish all that is waiting
+        except BaseException:  # also a signal: the pool would finish all runs first
             pool.shutdown(wait=False, cancel_futures=True)
             running = multiprocessing.active_children()
             for process in running:
@@ -136,8 +132,7 @@ def run_all(
     return results
 
 
-def run(args: argparse.Namespace) -> None:
-    """Run the demonstration."""
+def _run(args: argparse.Namespace) -> None:
     # Threads of several processes on the same cores only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from ..report.charts import plot_errors
@@ -161,7 +156,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     shared("--rounds", default=20),
     shared("--seed", default=0),
     option("--only METHOD", "run only these, such as: --only tent eata", nargs="+"),

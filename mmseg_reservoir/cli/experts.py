@@ -18,8 +18,8 @@ from .command_line import Verb
 from .options import option, shared
 
 
-def find_reservoir(folder: Path) -> Path:
-    """Return the folder of a reservoir: the given one, or ``reservoir`` in a work directory."""
+def _find(folder: Path) -> Path:
+    """Return the folder of a reservoir, which may be in this work directory."""
     from ..snapshot.folder import MANIFEST
 
     inside = folder / "reservoir"
@@ -27,28 +27,25 @@ def find_reservoir(folder: Path) -> Path:
     return inside if has_one else folder
 
 
-def check_out(args: argparse.Namespace) -> None:
-    """Refuse to replace a reservoir or a file without ``--overwrite``."""
+def _check_out(args: argparse.Namespace) -> None:
     if args.out.exists() and not args.overwrite:
         raise ReservoirError(f"{args.out} exists: add --overwrite, or choose another name for -o")
 
 
-def run_inspect(args: argparse.Namespace) -> None:
-    """Print a table of the experts."""
+def _inspect(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder
     from ..snapshot.overview import overview
 
-    folder = find_reservoir(args.folder)
+    folder = _find(args.folder)
     print(overview(read_folder(folder), folder))
 
 
-def run_merge(args: argparse.Namespace) -> None:
-    """Merge two reservoirs, and print which experts became one."""
+def _merge(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder, write_folder
     from ..snapshot.merge import merge
 
-    check_out(args)
-    folders = [find_reservoir(folder) for folder in args.folders]
+    _check_out(args)
+    folders = [_find(folder) for folder in args.folders]
     if folders[0].resolve() == folders[1].resolve():
         raise ReservoirError(f"{folders[0]} is named twice: name the reservoirs of two runs")
     one, other = map(read_folder, folders)
@@ -60,13 +57,12 @@ def run_merge(args: argparse.Namespace) -> None:
     print(f"{len(merged.contents.experts)} experts are in {args.out}")
 
 
-def run_prune(args: argparse.Namespace) -> None:
-    """Remove experts."""
+def _prune(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder, write_folder
     from ..snapshot.prune import least_used, prune, unused
 
-    check_out(args)
-    contents = read_folder(find_reservoir(args.folder))
+    _check_out(args)
+    contents = read_folder(_find(args.folder))
     if args.unused:
         experts = unused(contents)
     elif args.least is not None:
@@ -79,37 +75,35 @@ def run_prune(args: argparse.Namespace) -> None:
     print(f"removed: {removed}; {len(pruned.experts)} experts are in {args.out}")
 
 
-def run_export(args: argparse.Namespace) -> None:
-    """Write a plain checkpoint."""
+def _export(args: argparse.Namespace) -> None:
     from ..snapshot import read_folder
     from ..snapshot.export import export_expert
 
-    check_out(args)
-    contents = read_folder(find_reservoir(args.folder))
+    _check_out(args)
+    contents = read_folder(_find(args.folder))
     checkpoint = args.checkpoint or contents.about.get("checkpoint")
     if not checkpoint:
         raise ReservoirError(f"{args.folder} has no checkpoint of its run: give --checkpoint FILE")
-    print(
-        f"expert {args.expert} is in {export_expert(contents, args.expert, checkpoint, args.out)}"
-    )
+    path = export_expert(contents, args.expert, checkpoint, args.out)
+    print(f"expert {args.expert} is in {path}")
 
 
 _FOLDER = option("folder", "a saved reservoir", type=Path)
 _OUT = option("-o --out PATH", "write to this path", type=Path, required=True)
 _REPLACE = shared("--overwrite", help="replace what --out holds")
 _COMMANDS = {
-    "inspect": ("print a table of the experts", run_inspect, _FOLDER),
+    "inspect": ("print a table of the experts", _inspect, _FOLDER),
     "merge": (
         "merge two reservoirs into one",
-        run_merge,
+        _merge,
         option("folders", "saved reservoirs", type=Path, nargs=2, metavar="FOLDER"),
         option("--k-max N", "leave room for N experts (default: the larger of the two)", type=int),
         *(_OUT, _REPLACE),
     ),
-    "prune": ("remove experts, never that of the source", run_prune, _FOLDER, _OUT, _REPLACE),
+    "prune": ("remove experts, never that of the source", _prune, _FOLDER, _OUT, _REPLACE),
     "export": (
         "write one expert as a plain checkpoint",
-        run_export,
+        _export,
         _FOLDER,
         option("expert", "number of the expert", type=int),
         option("--checkpoint FILE", "checkpoint of the source model (default: that of the run)"),

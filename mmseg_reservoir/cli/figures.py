@@ -75,8 +75,7 @@ FIGURES: dict[str, Callable[[list[ShownRun], argparse.Namespace], Figure]] = {
 }
 
 
-def run(args: argparse.Namespace) -> None:
-    """Draw."""
+def _run(args: argparse.Namespace) -> None:
     figure = FIGURES[args.figure](load_runs(args.runs), args)
     path = args.out or Path(f"{args.figure}.png")
     write_figure(path, figure, dpi=110)
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
 _DRAWN = "\n".join(f"{name}: {draw.__doc__}" for name, draw in FIGURES.items())
 main = Verb(
     f"{__doc__}\n{_DRAWN}",
-    run,
+    _run,
     option("figure", "draw this figure", choices=list(FIGURES)),
     "runs",
     shared("--out", help="a .png, .pdf or .svg file (default: FIGURE.png)", metavar="FILE"),

@@ -34,11 +34,7 @@ def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
 
     source_images = find_source_images(args.source_images)
     options: dict[str, Any] = {
-        "weights": args.weights,
-        "size": args.size,
-        "seed": args.seed,
-        "device": args.device,
-        "cfg_options": dict(args.cfg_options),
+        name: getattr(args, name) for name in ("weights", "size", "seed", "device", "cfg_options")
     }
     if source_images is not None:
         options["source_images"] = source_images
@@ -47,28 +43,19 @@ def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
     for name, stream in zip(_names(args.streams), args.streams, strict=True):
         folder = (args.out / name).resolve()
         order = InferencerOrder(stream, folder, args.model, options, args.every, written)
-        often = args.merge_every, args.save_every
-        cameras.append(CameraRun(name, folder, order, args.start_from, *often))
+        every = args.merge_every, args.save_every
+        cameras.append(CameraRun(name, folder, order, args.start_from, *every))
     return cameras
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run all streams and report their results; return 1 if one failed."""
+def _run(args: argparse.Namespace) -> int:
     from ..fleet.camera_fleet import run_fleet
 
     cameras = make_cameras(args)
     merged = args.out / "reservoir"
     with ray_session(args.ray, args.jobs) as ray:
-        outcomes = run_fleet(
-            ray,
-            cameras,
-            merged,
-            not args.no_merge,
-            args.restarts,
-            args.cpus,
-            partial(print, flush=True),
-        )
-    failed = [name for name, outcome in outcomes.items() if "error" in outcome]
+        options = not args.no_merge, args.restarts, args.cpus, partial(print, flush=True)
+        outcomes = run_fleet(ray, cameras, merged, *options)
     columns = ("frames", "k", "exchanges")
     rows = [
         [name, *(outcome.get(column, "-") for column in columns), _state_of(outcome)]
@@ -81,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_merge and merged.is_dir():
         print(f"reservoir: {merged}")
     print(f"all of it is in {args.out}")
-    return 1 if failed else 0
+    return int(any("error" in outcome for outcome in outcomes.values()))
 
 
 def _names(streams: list[str]) -> list[str]:
-    """Names of folders, none of which comes twice."""
+    """Return a different name for the folder of each stream."""
     from ..footage.frames import open_frames
 
     names = [open_frames(stream).name for stream in streams]
@@ -105,7 +92,7 @@ def _state_of(outcome: dict[str, Any]) -> str:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     option("streams", "one per camera: folder, glob, video file or camera number", nargs="+"),
     shared("--model", required=True),
     *FOOTAGE,

@@ -14,8 +14,7 @@ from .command_line import Verb
 from .options import option, shared
 
 
-def run(args: argparse.Namespace) -> None:
-    """Write the data set and print its counts."""
+def _run(args: argparse.Namespace) -> None:
     from ..minicity import make_counts, write_dataset
 
     counts = make_counts(args.train, args.val, args.per_condition, args.per_condition // 2)
@@ -29,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     option("root", "write to this folder, such as data/minicity"),
     shared("--seed", default=0),
     option("--train N", "write N clear images to train on", type=int, default=800),

@@ -14,8 +14,7 @@ from .command_line import Verb
 from .options import option, shared
 
 
-def run(args: argparse.Namespace) -> None:
-    """Make the page."""
+def _run(args: argparse.Namespace) -> None:
     with needs_plotly():
         from ..report.page.document import write_page
     from ..report.shown_run import load_runs
@@ -33,7 +32,7 @@ def _beside(argument: str) -> Path:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     "runs",
     shared(
         "--out",

@@ -26,8 +26,7 @@ from .command_line import Verb, warn
 from .options import shared
 
 
-def run(args: argparse.Namespace) -> None:
-    """Summarize."""
+def _run(args: argparse.Namespace) -> None:
     show_summary(args.runs, args.markdown, args.json)
 
 
@@ -47,7 +46,7 @@ def show_summary(runs: list[str], markdown: Path | None, json: Path | None) -> N
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     shared("runs", metavar="RUN"),
     *("--markdown", "--json"),
 )

@@ -24,8 +24,7 @@ from .options import at_least, check_seed, option, shared
 from .summarize import show_summary
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run what is missing and summarize all; return 1 if a run failed."""
+def _run(args: argparse.Namespace) -> int:
     for seed in args.seeds:
         check_seed(seed)
     words: list[str] = []
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     option("configs", "config files, or names of bundled ones", nargs="+"),
     option("--seeds N", "run with these seeds", nargs="+", type=int, default=[0]),
     shared("--out", default=Path("work_dirs/sweep")),

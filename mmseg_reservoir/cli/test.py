@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..config.config_files import import_custom_modules, read_config, warm_start
 from ..errors import ReservoirError
@@ -32,13 +32,13 @@ KNOWN_KEYS = (
     *("resume", "launcher", "env_cfg", "log_processor", "log_level", "visualizer"),
     *("default_scope", "randomness", "experiment_name", "cfg"),
 )
-"""What --cfg-options may set though a config does not: ours, and the arguments of the runner."""
+"""Keys that --cfg-options may add to a config: ours, and the arguments of the runner."""
 
 
 def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
-    """Return the config with the command line merged in, checked, and the plan of its run.
+    """Return the checked config with the command line merged in, and the builder of its run.
 
-    What can be checked without torch and mmseg is checked before they are imported.
+    Most checks come before the import of torch and mmseg.
     """
     if args.lr_grid and args.protocol != "fair":
         raise ReservoirError("--lr-grid belongs to --protocol fair: give both or neither")
@@ -62,13 +62,12 @@ def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
     if cfg.test_cfg.get("type") == "RecurringTestLoop":
         RecurringTestLoop.check({k: v for k, v in cfg.test_cfg.items() if k != "type"})
     check_packages(cfg.get("model"))
-    plan = make_plan(cfg, seed)
+    builder = make_plan(cfg, seed)
     make_work_dir(cfg.work_dir)
-    return cfg, plan
+    return cfg, builder
 
 
 def _seed(args: argparse.Namespace, cfg: Config) -> int:
-    """Return the seed of the run: the given one, that of the state to resume, or a random one."""
     seed = (cfg.get("randomness") or {}).get("seed") if args.seed is None else args.seed
     if seed is None and args.resume is not None:
         from ..runs.run_saver import saved_seed
@@ -105,23 +104,20 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
             f"{args.config} does not adapt: add dict(type='AdaptationHook') to custom_hooks, or "
             "inherit configs/_base_/runtime.py"
         )
+
+    def change(name: str, **options: Any) -> None:
+        chosen = {key: value for key, value in options.items() if value is not None}
+        hooks[name] = {"type": name, **hooks.get(name, {}), **chosen}
+
     if args.allow_mismatch:
-        hooks.setdefault("StrictCheckpointHook", {"type": "StrictCheckpointHook"})
-        hooks["StrictCheckpointHook"]["allow_mismatch"] = True
-    if args.resume is not None:
-        hooks.setdefault("ResumeHook", {"type": "ResumeHook"})
-    if "ResumeHook" in hooks:  # without it nothing is kept, nor refused
-        hooks["ResumeHook"] |= {"resume": args.resume, "overwrite": args.overwrite}
+        change("StrictCheckpointHook", allow_mismatch=True)
+    if args.resume is not None or "ResumeHook" in hooks:  # without it no state is saved
+        change("ResumeHook", resume=args.resume, overwrite=args.overwrite)
     if args.show_dir:
-        hooks.setdefault("PseudoLabelHook", {"type": "PseudoLabelHook"})
-        hooks["PseudoLabelHook"]["show_dir"] = args.show_dir
-        if args.show_frames:
-            hooks["PseudoLabelHook"]["frames"] = args.show_frames
-        if args.baseline:
-            hooks["PseudoLabelHook"]["baseline"] = args.baseline
+        shown = {"frames": args.show_frames, "baseline": args.baseline}
+        change("PseudoLabelHook", show_dir=args.show_dir, **shown)
     if args.progress_file:
-        hooks.setdefault("ProgressHook", {"type": "ProgressHook"})
-        hooks["ProgressHook"]["file"] = args.progress_file
+        change("ProgressHook", file=args.progress_file)
     return list(hooks.values())
 
 
@@ -134,8 +130,7 @@ def _count_or_all(word: str) -> int | str:
     return count
 
 
-def run(args: argparse.Namespace) -> None:
-    """Test."""
+def _run(args: argparse.Namespace) -> None:
     cfg, builder = load_config(args)
     from ..seg.fair import run_fair
     from ..seg.hooks.adaptation_hook import AdaptationHook
@@ -153,7 +148,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     *TEST,
     option("checkpoint", "weights of the model (default: load_from of the config)", nargs="?"),
     option("--show-dir DIR", "save panels with pseudo-labels here"),

@@ -15,8 +15,7 @@ from .command_line import Verb
 from .options import option
 
 
-def run(args: argparse.Namespace) -> None:
-    """Train, and export the last weights."""
+def _run(args: argparse.Namespace) -> None:
     cfg = set_options(read_config(args.config, {}), args.cfg_options)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     from .. import seg  # noqa: F401 (registers everything, and must be imported before mmseg)
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     *("config", "--work-dir", "--cfg-options"),
     option("--export FILE", "also write the weights to this .safetensors file"),
 )

@@ -108,8 +108,7 @@ def write_net(net: nn.Module, name: str, folder: Path, percent_wrong: float) -> 
     return write_tensors(path, net.state_dict(), {"about": json.dumps(origin)})
 
 
-def run(args: argparse.Namespace) -> None:
-    """Train both networks and store them."""
+def _run(args: argparse.Namespace) -> None:
     import torch
 
     from ..datasets.digits import digits
@@ -125,6 +124,6 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     shared("--out", default=Path("work_dirs/digits")),
 )

@@ -91,8 +91,7 @@ def table(before: dict, after: dict) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Validate, train, validate, save."""
+def _run(args: argparse.Namespace) -> None:
     cfg = load_config(args)
     from ..becotta.store import save
     from ..becotta.warmup import evaluate
@@ -115,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
 
 main = Verb(
     __doc__,
-    run,
+    _run,
     *("config", "--work-dir", "--cfg-options"),
     option("checkpoint", "weights of the model (default: load_from of the config)", nargs="?"),
     option(

@@ -71,6 +71,8 @@ class Stream(ABC):
     """
 
     kind: ClassVar[str]
+    scored_as: ClassVar[str | None] = None
+    """Name under which all batches of a round are scored; None scores each domain."""
 
     data: DomainSet
     batch_size: Count = 200
@@ -107,6 +109,11 @@ class Stream(ABC):
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+    @property
+    def total(self) -> int | None:
+        """Number of batches, None if it is unknown."""
+        return len(self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self.plan())

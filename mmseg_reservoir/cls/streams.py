@@ -121,11 +121,22 @@ class CCCStream:
     """
 
     kind: ClassVar[str] = "ccc"
+    rounds: ClassVar[int | None] = None
 
     data: CCC
     batch_size: Count = 64
     interval: Count = 6700
     limit: Count | None = None
+
+    @property
+    def scored_as(self) -> str:
+        """Name under which all batches of a round are scored: domains change in each batch."""
+        return self.data.title
+
+    @property
+    def total(self) -> int | None:
+        """Number of batches, None if it is unknown."""
+        return self.limit
 
     def __iter__(self) -> Iterator[StreamBatch]:
         return self.from_batch(0)

@@ -12,7 +12,7 @@ from functools import partial
 from ..config.schema import Options, pick
 from ..registry import register
 from . import ccc, cifar_c, domainnet, imagenet_c, pacs, street_scenes
-from .base import DomainSet, LabeledImages, SourceBatches
+from .base import DomainSet, LabeledImages
 from .ccc import CCC
 from .cifar_c import CifarC, cifar
 from .digits import Corrupted, corrupted_digits, digits
@@ -21,6 +21,7 @@ from .domainnet import DomainNet126, domainnet_source
 from .imagenet_c import ImageNetC
 from .pacs import PACS
 from .pictures import image_folder
+from .source import SourceBatches
 
 LAYOUTS: dict[str, Layout] = {
     "acdc": street_scenes.ACDC,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,38 +61,6 @@ class ArrayImages(LabeledImages):
 
         pixels = torch.from_numpy(np.ascontiguousarray(self.pixels[np.asarray(indices, np.int64)]))
         return pixels.permute(0, 3, 1, 2).float().div_(255).contiguous()
-
-
-class SourceBatches:
-    """Batches of a random draw of source images. Every pass has the same images in another order.
-
-    Args:
-        images: Source images.
-        batch_size: Images per batch, as in the stream. A smaller last batch is dropped.
-        count: Number of images to draw. Defaults to 2000, as in the paper, or all if fewer.
-        seed: Seed of the draw and of the orders.
-    """
-
-    def __init__(
-        self, images: LabeledImages, batch_size: int = 200, count: int = 2000, seed: int = 0
-    ) -> None:
-        self._rng = np.random.default_rng(seed)
-        self.chosen = self._rng.permutation(len(images))[:count]
-        if not 1 <= batch_size <= len(self.chosen):
-            raise ReservoirError(
-                f"{len(self.chosen)} source images make no batch of {batch_size}: batch_size must "
-                "be 1 or more, and source_images.num_images at least as large"
-            )
-        self.images = images
-        self.batch_size = batch_size
-
-    def __len__(self) -> int:
-        return len(self.chosen) // self.batch_size
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        order = self._rng.permutation(self.chosen)
-        for start in range(0, len(self) * self.batch_size, self.batch_size):
-            yield self.images.batch(order[start : start + self.batch_size])
 
 
 class DomainSet(ABC):

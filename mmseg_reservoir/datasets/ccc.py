@@ -129,6 +129,10 @@ class CCC:
         for shard, name, parts in islice(encoded, start, None):
             yield self._decode(f"{shard}: {name}", parts)
 
+    def describe(self) -> dict[str, str]:
+        """Return title and run for the record of a run."""
+        return {"title": self.title, "run": self.folder.name}
+
     def manifest(self) -> str:
         """Return a hash of the names and sizes of the shards, which hold the stream's order."""
         paths = [p for s in self.shards for p in ([s] if s.is_file() else sorted(s.iterdir()))]

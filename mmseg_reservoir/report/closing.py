@@ -71,7 +71,8 @@ def update_line(results: Results) -> str | None:
     trigger = results.get("trigger")
     if trigger:
         texts.append(f"{trigger['rests']} of {trigger['batches']} batches skipped by the trigger")
-    return ", ".join([f"{counts.get('updates', 0)} updates", *texts])
+    updates = counts.get("updates", 0)
+    return ", ".join([f"{updates} update{'s' * (updates != 1)}", *texts])
 
 
 def _times(results: Results) -> str | None:

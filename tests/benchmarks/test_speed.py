@@ -10,7 +10,7 @@ from benchmarks.speed import growth, page, ratios
 from benchmarks.speed.cases import Case
 from benchmarks.speed.interleaved import Spread, interleave, over
 from benchmarks.speed.naive import LiteralCotta, PlainVGG
-from benchmarks.speed.split import PARTS, timed
+from benchmarks.speed.split import STAGES, timed
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Cotta
 from mmseg_reservoir.params import ParamSpace, norm_affine
@@ -60,7 +60,7 @@ def test_ratios_are_named_by_what_was_measured():
     found = ratios.compare(CASE, ["robust", "naive"], 2, 1, time.perf_counter)
     for name in ("ratio", "ratio-without-probes", "second-passes", "naive-over"):
         assert f"{name}/tent/resnet20/batch2/k2/robust" in found
-    assert {f"split/tent/resnet20/batch2/{part}" for part in PARTS} <= set(found)
+    assert {f"split/tent/resnet20/batch2/{part}" for part in STAGES} <= set(found)
     assert found["second-passes/tent/resnet20/batch2/k2/robust"] == 0
     assert all(isinstance(value, float | int) for value in found.values())
 

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.trigger import summarise
+from benchmarks.trigger import summarize
 from benchmarks.trigger_time import speed_up
 
 COST = {"style": 1.0, "adapt": 3.0, "rest": 1.0}
@@ -25,7 +25,7 @@ def test_rows_tell_differences_draw_by_draw_to_no_trigger():
         ("tent", "every4"): [run([30.0, 31.0], 10, 30), run([31.0, 31.5], 10, 30)],
         ("becotta", "every4"): [run([30.0, 31.0], 10, 30)],  # with nothing to compare with
     }
-    off, every = summarise(runs, COST)
+    off, every = summarize(runs, COST)
     assert off == ["tent", "off", "1.00", "1.00", "30.50", "31.50", "+0.00, +0.00", "+0.00, +0.00"]
     assert every[:4] == ["tent", "every4", "0.25", "1.60"]
     assert every[6:] == ["-1.00, +0.50", "-0.50, +0.25"]

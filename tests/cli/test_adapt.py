@@ -129,7 +129,7 @@ def test_ids_of_cityscapes_are_refused_for_five_classes(tiny_model, tmp_path, ca
     flags += [f"--out={tmp_path / 'out'}", "--no-adapt", "--labels=labelids"]
     assert adapt.main([str(tmp_path / "a.png"), *flags]) == 2
     told = capsys.readouterr().err.splitlines()[-1]
-    assert "the model has 5 classes of its own: write 'trainids' (--labels trainids)" in told
+    assert "the model has 5 other classes: write 'trainids' (--labels trainids)" in told
     assert not (tmp_path / "out").exists()
 
 

@@ -129,6 +129,7 @@ def test_mistakes_are_reported_before_torch_is_imported():
     cases = [
         ("adapt drive.mp4", "--model is required for your own footage"),
         ("adapt --save-every=0", "--save-every: must be 1 or more, got 0"),
+        ("sweep minicity/segformer-tiny_tent.py --retries=-1", "must be 0 or more, got -1"),
         ("experts prune none --least 1 --unused", "not allowed with"),
         ("report nothing", "no results.json in or below nothing"),
         ("summarize nothing", "no results.json in or below nothing"),

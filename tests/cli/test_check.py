@@ -32,7 +32,7 @@ def test_a_damaged_minicity(minicity, tmp_path, capsys):
     assert f"{fog[0].relative_to(root)} is truncated" in printed
     assert "rgb_anon/snow/train: 2, expected 3" in printed
     assert "problem: labels without an image (1)" in printed
-    assert f"make_minicity.py {root} --overwrite" in printed
+    assert f"reservoir minicity {root} --overwrite" in printed
     assert printed.endswith("3 problems found\n")
     assert main(["minicity", str(root), "--fast"]) == 1
     assert "truncated" not in capsys.readouterr().out

@@ -70,7 +70,7 @@ def with_reservoir(**options):
         ({"method": {"type": "tent", "optimizer": {"rl": 1}}}, "method.optimizer .* 'rl'"),
         ({"method": {"type": "tent", "optimizer": {"lr": -1}}}, "method.optimizer: Adam .* -1"),
         ({"method": {"type": "tent", "optimizer": {"lr": "fast"}}}, "method.optimizer: Adam"),
-        ({"method": {"type": "tent", "optimizer": {"lr": 1e39}}}, "Adam refuses these options"),
+        ({"method": {"type": "tent", "optimizer": {"lr": 1e39}}}, "Adam does not take that"),
         ({"params": {"type": "layers"}}, "unknown params.type 'layers'.*norm_affine"),
         ({"params": {"type": "lora", "rang": 2}}, "params has no option 'rang' .*mean 'rank'"),
         ({"statistics": "bach"}, "statistics cannot be 'bach'"),

@@ -97,6 +97,9 @@ def counts(updates=12, skipped=0, not_finite=0, rollbacks=0, restarts=0):
 def test_a_healthy_run_has_none():
     assert warnings_of() == []
     assert update_line(record()) == "12 updates"
+    assert update_line({"updates": counts(updates=1, skipped=1)}) == (
+        "1 update, 1 skipped by the method"
+    )
     rested = record(trigger={"batches": 40, "rests": 28, "experts": {}})
     assert update_line(rested) == "12 updates, 28 of 40 batches skipped by the trigger"
 
