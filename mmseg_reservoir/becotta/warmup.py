@@ -94,7 +94,9 @@ class BecottaWarmup(BaseModel):
 
     def restyle(self, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Apply the styles of domains to preprocessed images."""
-        values = ImageRange.of_preprocessor(self.data_preprocessor)
+        mean, std = (getattr(self.data_preprocessor, name, None) for name in ("mean", "std"))
+        bgr = not getattr(self.data_preprocessor, "channel_conversion", False)
+        values = ImageRange.of_pixels(mean, std, bgr)
         images = values.to_unit(inputs).clamp(0, 1)
         return values.from_unit(apply_styles(images, labels, self.styles, generator))
 
