@@ -11,6 +11,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 RENAMED = {
+    "becotta.discriminator": "becotta.mixture",
+    "becotta.variants": "becotta.inject",
     "build": "config.builder",
     "check": "datasets.check",
     "checkpoint_files": "io.checkpoints",
