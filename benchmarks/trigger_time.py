@@ -15,9 +15,9 @@ from mmengine.registry import MODELS, init_default_scope
 from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder, TaskContext
 from mmseg_reservoir.config.presets import STREAM
 from mmseg_reservoir.config.schema import pick
-from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.seg.forward import segmentation_forward
+from mmseg_reservoir.seg.source_images import preprocessor_range
 
 CONDITIONS = ("fog", "night", "rain", "snow")
 NEVER = dict(type="first_visit")
@@ -60,7 +60,7 @@ def _b0(trigger: Mapping[str, Any] | None) -> AdaptationPipeline:
     model = revert_sync_batchnorm(MODELS.build(cfg.model)).eval()
     safeguards = dict(guard=None, trigger=trigger, router=dict(type="oracle"))
     plan = RunBuilder(SEGMENTATION, "tent", reservoir=dict(preset="robust", **safeguards))
-    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    image_range = preprocessor_range(model.data_preprocessor)
     context = TaskContext(model, segmentation_forward, image_range)
     pipeline = plan.assemble(context)
     for condition in CONDITIONS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,14 +46,18 @@ class ImageRange:
         )
 
     @classmethod
-    def of_preprocessor(cls, preprocessor: Any) -> ImageRange:
-        """Of the images that a data preprocessor of mmseg makes from OpenCV's, 0 to 255."""
-        # Statistics are given in the order of the channels as converted.
-        bgr = not getattr(preprocessor, "channel_conversion", False)
-        if not getattr(preprocessor, "_enable_normalize", False):
+    def of_pixels(cls, mean: Tensor | None, std: Tensor | None, bgr: bool) -> ImageRange:
+        """Return the range of images that had values of 0 to 255 before they were normalized.
+
+        Args:
+            mean: Mean by channel that was subtracted; None if the values are still 0 to 255.
+            std: Deviation by channel that they were divided by.
+            bgr: Whether the channels are in OpenCV's order.
+        """
+        if mean is None or std is None:
             return cls((0.0, 1 / 255), bgr)
-        mean, std = (getattr(preprocessor, name).cpu().flatten() for name in ("mean", "std"))
-        return cls(((mean / 255).tolist(), (std / 255).tolist()), bgr)
+        mean, std = (value.cpu().flatten() / 255 for value in (mean, std))
+        return cls((mean.tolist(), std.tolist()), bgr)
 
     def to_unit(self, images: Tensor) -> Tensor:
         """RGB images in [0, 1]."""

@@ -13,7 +13,7 @@ from .pipeline import AdaptationPipeline
 
 
 @contextmanager
-def aside(pipeline: AdaptationPipeline) -> Iterator[None]:
+def without_side_effects(pipeline: AdaptationPipeline) -> Iterator[None]:
     """Within, `AdaptationPipeline.infer` leaves no trace in the pipeline.
 
     Even a frozen router follows the stream, a prediction loads an expert, and a method may draw

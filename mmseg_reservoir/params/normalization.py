@@ -56,11 +56,8 @@ def read_batch_share(value: Any, default: str) -> float:
 def set_batch_share(model: nn.Module, share: float) -> None:
     """Make every BatchNorm of a model normalize by ``(1 - share) running + share batch``.
 
-    Call it before the parameters are selected, since a blend replaces the layers.
-
-    Args:
-        model: The model, with the running statistics of the source.
-        share: The share of the batch in mean and variance; 0 leaves the model unchanged.
+    Call it before the parameters are selected, since a blend replaces the layers. A share of 0
+    leaves the model unchanged.
     """
     if share == 1:
         use_batch_statistics(model)

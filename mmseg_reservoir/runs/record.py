@@ -54,8 +54,8 @@ class RunRecord:
     routes: list[dict[str, Any]] = field(default_factory=list, init=False)
     """Entries of ``results.json``, one per image (segmentation) or batch (classification)."""
     styles: StyleSample = field(default_factory=StyleSample, init=False)
-    also: list[dict[str, Any]] = field(default_factory=list, init=False)
-    """Scores of sets beside the stream, as plain data like that of a visit."""
+    extra_scores: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Scores of the extra evaluation sets, each like the entry of a visit."""
 
     def __post_init__(self) -> None:
         self._versions = versions(PACKAGES[self.metric])
@@ -192,7 +192,7 @@ class RunRecord:
                 visit.to_json(self.metric, times.get(place)) for place, visit in self.visits.items()
             ],
             **({"routes": self.routes} if with_routes else {"n_routes": len(self.routes)}),
-            **({"also": self.also} if self.also else {}),
+            **({"also": self.extra_scores} if self.extra_scores else {}),
             **(self._end or {}),
         }
 

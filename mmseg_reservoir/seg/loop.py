@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from itertools import product
 from typing import Any, Literal
 
 import torch
-from mmengine.registry import DATASETS, LOOPS
+from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
 from torch.utils.data import DataLoader
 
@@ -18,13 +19,13 @@ from ..config.schema import without_scope
 from ..errors import ReservoirError
 from ..option_types import Count
 from ..registry import check_options
+from ..runs.record import RunRecord
 from .bad_images import BadImage, CheckedDataset, collate_good
-from .beside_stream import scores_beside
 from .datasets import make_labels_optional
 from .frame_clock import FrameClock, FrameRate
-from .metric import with_exact_iou
+from .metric import evaluate_frozen, with_exact_iou
 from .model_loading import class_count, classes_by_number
-from .named_sets import Domains, dataset_of, domains_by_name, lacks_classes
+from .named_sets import Domains, dataset_of, domains_by_name, lacks_classes, read_dataset
 from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
@@ -62,8 +63,8 @@ class RecurringTestLoop(TestLoop):
             dataloader stays what it is). Orders depend on the run's seed alone.
         on_bad_image: An image or label that cannot be used is an error (``"stop"``), or left out,
             reported and counted (``"skip"``).
-        also: Labelled sets beside the stream, given as ``domains`` are: after every round the model
-            is tested on them, frozen, which leaves no trace in it.
+        extra_eval_sets: Labeled sets, given as ``domains`` are. After every round the frozen model
+            is tested on them, which changes nothing in it.
         frame_rate: Frames per second. They arrive at this rate, and a model that is still busy
             misses them; time is simulated (`FrameClock`). None: no frame is missed, as published.
         missed: A missed frame is predicted by the last finished model (``"answer"``), or repeats
@@ -71,6 +72,7 @@ class RecurringTestLoop(TestLoop):
         step_seconds: Seconds of every step, or by stage, ``dict(predict=0.05, adapt=0.2)``. None
             measures them at the first batch; ``results.json`` has them.
         fp16: Test under autocast.
+        also: The old name of ``extra_eval_sets``.
     """
 
     def __init__(
@@ -82,21 +84,28 @@ class RecurringTestLoop(TestLoop):
         domains: Domains = ("fog", "night", "rain", "snow"),
         shuffle: Literal["never", "once", "visit"] = "never",
         on_bad_image: Literal["stop", "skip"] = "stop",
-        also: Domains = (),
+        extra_eval_sets: Domains = (),
         frame_rate: FrameRate | None = None,
         missed: Literal["answer", "drop"] = "answer",
         step_seconds: float | Mapping | None = None,
         fp16: bool = False,
+        also: Domains | None = None,
         **unknown: Any,
     ) -> None:
+        if also is not None:
+            message = "test_cfg.also is now test_cfg.extra_eval_sets"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            extra_eval_sets = also
+        extra = dict(extra_eval_sets=extra_eval_sets)
         plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
         timing = dict(missed=missed, step_seconds=step_seconds)
         self.check(
-            dict(domains=domains, also=also, frame_rate=frame_rate, **timing, **plain, **unknown)
+            dict(domains=domains, frame_rate=frame_rate, **extra, **timing, **plain, **unknown)
         )
         self._timing = None if frame_rate is None else dict(frame_rate=frame_rate, **timing)
         self.skips = on_bad_image == "skip"
-        self.also = self._loaders(runner, dataloader, domains_by_name(also, "also"))
+        extra_sets = domains_by_name(extra_eval_sets, "extra_eval_sets")
+        self._extra_loaders = self._loaders(runner, dataloader, extra_sets)
         if shuffle != "never":
             dataloader = {**dataloader, "sampler": dict(type="DefaultSampler", shuffle=True)}
         self.shuffle = shuffle
@@ -118,8 +127,9 @@ class RecurringTestLoop(TestLoop):
         domains = options.get("domains", ("fog",))
         if not domains:
             raise ReservoirError("test_cfg.domains is empty: name one or more domains")
-        for option, sets in (("domains", domains), ("also", options.get("also", ()))):
-            domains_by_name(sets, option)
+        domains_by_name(domains, "domains")
+        extra_sets = options.get("also") or options.get("extra_eval_sets", ())
+        domains_by_name(extra_sets, "extra_eval_sets")
         rate, seconds = options.get("frame_rate"), options.get("step_seconds")
         if rate is not None:
             FrameClock.check(seconds)
@@ -137,9 +147,9 @@ class RecurringTestLoop(TestLoop):
             options = dataset_of(domain, dataloader["dataset"])
             if lacks_classes(options):
                 options["metainfo"] = classes_by_number(class_count(runner.model))
-            dataset = _read_dataset(name, options)
+            dataset = read_dataset(name, options)
             make_labels_optional(dataset)
-            # Beside the stream nothing is skipped: such scores are compared over rounds.
+            # Nothing of an extra set is skipped: its scores are compared over rounds.
             skips = self.skips and dataloader.get("collate_fn") is collate_good
             options = {**dataloader, "dataset": CheckedDataset(dataset, skips)}
             loaders[name] = runner.build_dataloader(options, seed=runner.seed)
@@ -161,10 +171,10 @@ class RecurringTestLoop(TestLoop):
                 self.runner.call_hook("before_test")
                 self.runner.model.eval()
                 self._start_clock()
-                self._test_also()
+                self._test_extra_sets()
                 for visit in self.visits[self._begun :]:
                     self._run_visit(visit)
-                    self._test_also()
+                    self._test_extra_sets()
             except BaseException:  # Ctrl-C too
                 self.runner.call_hook("after_abort")
                 raise
@@ -189,8 +199,10 @@ class RecurringTestLoop(TestLoop):
         self._scores: dict[str, float] = {}
         self.skipped: list[dict[str, Any]] = []
         """Images that were left out: round, domain, image and cause."""
-        self.also_scores: list[dict[str, Any]] = []
-        """Of every set beside the stream after every round, as entries of ``results.json``."""
+        self.extra_scores: list[dict[str, Any]] = []
+        """Scores of every extra set after every round, as entries of ``results.json``."""
+        self.record: RunRecord | None = None
+        """The record of the run; set by the hook that keeps one."""
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is: scores of visits, batches done, what metrics counted in them."""
@@ -199,7 +211,7 @@ class RecurringTestLoop(TestLoop):
             "batches": self.batches_done,
             "scores": dict(self._scores),
             "skipped": [dict(image) for image in self.skipped],
-            "also": [dict(scores) for scores in self.also_scores],
+            "also": [dict(scores) for scores in self.extra_scores],
             "metrics": [list(metric.results) for metric in self.evaluator.metrics],
             "strange": [getattr(metric, "strange_so_far", 0) for metric in self.evaluator.metrics],
             **({} if self.clock is None else {"clock": self.clock.state_dict()}),
@@ -210,7 +222,7 @@ class RecurringTestLoop(TestLoop):
         self._begun, self.batches_done = state["visit"], state["batches"]
         self._scores = dict(state["scores"])
         self.skipped = [dict(image) for image in state["skipped"]]
-        self.also_scores[:] = state["also"]  # which a record has, too
+        self.extra_scores = [dict(scores) for scores in state["also"]]
         parts = zip(self.evaluator.metrics, state["metrics"], state["strange"], strict=True)
         for metric, results, strange in parts:
             metric.results, metric.strange_so_far = list(results), strange
@@ -246,14 +258,14 @@ class RecurringTestLoop(TestLoop):
             self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
         self.runner.call_hook("after_test_epoch", metrics=metrics)
 
-    def _test_also(self) -> None:
+    def _test_extra_sets(self) -> None:
         """After the last visit of a round; not again where a saved state has the scores."""
         rounds, rest = divmod(self._begun, len(self.loaders))
-        if rest or len(self.also_scores) == rounds * len(self.also):
+        if rest or len(self.extra_scores) == rounds * len(self._extra_loaders):
             return
-        for name, loader in self.also.items():
-            scores = scores_beside(self.runner.model, loader, self.evaluator, name, self.fp16)
-            self.also_scores.append({"round": rounds, "domain": name, **scores})
+        for name, loader in self._extra_loaders.items():
+            scores = evaluate_frozen(self.runner.model, loader, self.evaluator, name, self.fp16)
+            self.extra_scores.append({"round": rounds, "domain": name, **scores})
             miou = scores.get("mIoU", math.nan)
             self.runner.logger.info(f"after round {rounds}, {name}: mIoU {miou:.2f}")
 
@@ -285,24 +297,3 @@ def _without_first(loader: DataLoader, count: int) -> DataLoader:
         multiprocessing_context=loader.multiprocessing_context,
         prefetch_factor=loader.prefetch_factor,
     )
-
-
-def _read_dataset(name: str, options: Mapping[str, Any]) -> Any:
-    """Build the dataset of a domain and list its images; none at all is an error."""
-    advice = "set data_root, data_prefix=dict(img_path=FOLDER) and img_suffix of this domain"
-    try:
-        dataset = DATASETS.build(options)
-        if hasattr(dataset, "full_init"):
-            dataset.full_init()  # as the runner does with those that it builds
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ReservoirError(
-            f"the domain {name!r} has no folder {error.filename}: {advice}"
-        ) from error
-    except ValueError as error:
-        if "need at least one array" not in str(error):  # mmengine's, of an empty list of images
-            raise
-        suffix = options.get("img_suffix", "")
-        raise ReservoirError(
-            f"the domain {name!r}, a {options['type']}, has no images *{suffix}: {advice}"
-        ) from error
-    return dataset

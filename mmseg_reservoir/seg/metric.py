@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+from mmengine.evaluator import Evaluator
 from mmengine.logging import print_log
 from mmengine.registry import METRICS
+from mmengine.runner.amp import autocast
 from mmseg.evaluation import IoUMetric
+from torch import nn
+from torch.utils.data import DataLoader
 
+from ..core.side_effects import without_side_effects
 from ..errors import ReservoirError
+from .segmentor import AdaptiveSegmentor
 
 
 @METRICS.register_module()
@@ -133,3 +140,38 @@ def with_exact_iou(evaluator: dict | list) -> list[dict]:
         {**metric, "type": "VisitIoUMetric"} if metric["type"] == "IoUMetric" else metric
         for metric in metrics
     ]
+
+
+@torch.no_grad()
+def evaluate_frozen(
+    model: nn.Module, loader: DataLoader, evaluator: Evaluator, domain: str, fp16: bool = False
+) -> dict[str, Any]:
+    """Test a frozen model on a set; neither the model nor a hook notices it.
+
+    Returns:
+        The number of images, the IoU by class and all scores of the evaluator.
+    """
+    evaluator.dataset_meta = loader.dataset.metainfo
+    with _frozen(model, domain), autocast(enabled=fp16):
+        for batch in loader:
+            evaluator.process(data_samples=model.test_step(batch), data_batch=batch)
+    metrics = evaluator.evaluate(len(loader.dataset))
+    exact = [metric for metric in evaluator.metrics if isinstance(metric, VisitIoUMetric)]
+    per_class = exact[0].per_class if exact else {}
+    plain = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
+    return {"n_images": len(loader.dataset), "per_class": per_class, **plain}
+
+
+@contextmanager
+def _frozen(model: nn.Module, domain: str) -> Iterator[None]:
+    """Let an adaptive model only predict, without side effects; others do nothing else."""
+    if not isinstance(model, AdaptiveSegmentor):
+        yield
+        return
+    before, model.domain = (model.frozen, model.domain, model.clock), domain
+    model.frozen, model.clock = True, None
+    try:
+        with without_side_effects(model.pipeline):
+            yield
+    finally:
+        model.frozen, model.domain, model.clock = before

@@ -112,3 +112,24 @@ def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, 
             )
         named[name] = domain
     return named
+
+
+def read_dataset(name: str, options: Mapping[str, Any]) -> Any:
+    """Build the dataset of a domain and list its images; none at all is an error."""
+    advice = "set data_root, data_prefix=dict(img_path=FOLDER) and img_suffix of this domain"
+    try:
+        dataset = DATASETS.build(options)
+        if hasattr(dataset, "full_init"):
+            dataset.full_init()  # as the runner does with those that it builds
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ReservoirError(
+            f"the domain {name!r} has no folder {error.filename}: {advice}"
+        ) from error
+    except ValueError as error:
+        if "need at least one array" not in str(error):  # mmengine's, of an empty list of images
+            raise
+        suffix = options.get("img_suffix", "")
+        raise ReservoirError(
+            f"the domain {name!r}, a {options['type']}, has no images *{suffix}: {advice}"
+        ) from error
+    return dataset

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,16 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 
 def workplace_of(cfg: Config, model: nn.Module) -> TaskContext:
     """What a segmentor, with its weights loaded, and the config of its test data bring."""
-    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    image_range = preprocessor_range(model.data_preprocessor)
     return TaskContext(model, segmentation_forward, image_range, ConfigSource(cfg, model))
+
+
+def preprocessor_range(preprocessor: nn.Module) -> ImageRange:
+    """Return the range of the images that a data preprocessor of mmseg makes."""
+    # Statistics are given in the order of the channels as converted.
+    bgr = not getattr(preprocessor, "channel_conversion", False)
+    mean, std = (getattr(preprocessor, name, None) for name in ("mean", "std"))
+    return ImageRange.of_pixels(mean, std, bgr)
 
 
 class ConfigSource:
@@ -77,17 +86,27 @@ class ConfigSource:
         return UnlabelledImages(**options, pipeline=pipeline)
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Preprocessed batches of the size of the test's; the last one may be smaller."""
+        """Return preprocessed batches of the size of the test's; the last one may be smaller.
+
+        The model is tried on the first image here, not while a caller measures the batches: hooks
+        on the model would count that image twice.
+        """
+        batches = self._batches()
+        if self._is_checked:
+            return batches
+        first = list(islice(batches, 1))
+        for inputs in first:
+            check_model(self.model, inputs[:1])
+            self._is_checked = True
+        return chain(first, batches)
+
+    def _batches(self) -> Iterator[Tensor]:
         test = self.cfg.test_dataloader
         loader = Runner.build_dataloader({**test, "dataset": self.dataset})
         hidden = not get_console().is_terminal  # where a bar that goes away leaves an empty line
         for data in track(loader, "Reading source images", transient=True, disable=hidden):
             check_sizes(data["inputs"])
-            inputs = self.model.data_preprocessor(data, False)["inputs"]
-            if not self._is_checked:  # before anything is computed of the source images
-                check_model(self.model, inputs[:1])
-                self._is_checked = True
-            yield inputs
+            yield self.model.data_preprocessor(data, False)["inputs"]
 
     def identity(self) -> dict[str, Any]:
         """Everything that the batches depend on, so that a calibration need not be repeated."""

@@ -4,7 +4,7 @@ from small_net import make_method, make_router
 from small_reservoirs import batches, make_pipeline, show
 
 from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
-from mmseg_reservoir.core.side_effects import aside, restored, snapshot
+from mmseg_reservoir.core.side_effects import restored, snapshot, without_side_effects
 from mmseg_reservoir.routing import SegmentRouter
 from mmseg_reservoir.style import StyleEncoder
 from mmseg_reservoir.style.calibration import Calibration
@@ -35,7 +35,7 @@ def test_a_stream_goes_on_as_if_nothing_had_been_predicted(make, stream):
     for x, (logits, drawn) in zip(stream, expected, strict=True):
         assert torch.equal(disturbed.step(x).logits, logits)
         router, values = getattr(disturbed, "router", None), disturbed.method.space.snapshot()
-        with aside(disturbed):
+        with without_side_effects(disturbed):
             predicted = [disturbed.infer(other) for other in stream]
             torch.rand(3)
         assert all(outcome.k == predicted[0].k for outcome in predicted)
@@ -58,7 +58,7 @@ def test_all_is_put_back_after_an_error(stream):
     router = pipeline.router
 
     def fail():
-        with aside(pipeline):
+        with without_side_effects(pipeline):
             raise ValueError
 
     with pytest.raises(ValueError):  # noqa: PT011

@@ -192,7 +192,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(on_bad_image="ignore"), "on_bad_image must be one of stop, skip, got 'ignore'"),
         (
             dict(round=2),
-            r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, fp16,",
+            r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, extra",
         ),
     ],
 )
@@ -336,12 +336,14 @@ def test_works_with_mmengines_own_logger_and_under_autocast(minicity, tmp_path):
 
 def test_sets_beside_the_stream_are_tested_after_every_round():
     runner = Recorder()
-    loop = loop_of(runner, also=["clear", dict(name="dusk", condition="late", n=2)], shuffle="once")
+    loop = loop_of(
+        runner, extra_eval_sets=["clear", dict(name="dusk", condition="late", n=2)], shuffle="once"
+    )
     loop.run()
     tested = [[name for name, _ in visit] for visit in runner.seen]
     assert [set(visit) for visit in tested] == 2 * [{"fog"}, {"night", "clear", "late"}]
     assert tested[1][12:] == ["clear"] * 12 + ["late"] * 2
-    assert [(s["round"], s["domain"], s["n_images"], s["mIoU"]) for s in loop.also_scores] == [
+    assert [(s["round"], s["domain"], s["n_images"], s["mIoU"]) for s in loop.extra_scores] == [
         (1, "clear", 12, 50.0),
         (1, "dusk", 2, 50.0),
         (2, "clear", 12, 50.0),
@@ -351,17 +353,24 @@ def test_sets_beside_the_stream_are_tested_after_every_round():
     assert [int(number) for number in last] == list(range(12))  # as stored
 
 
-@pytest.mark.parametrize("also", ["clear", [dict(data_root="x")], ["clear", "clear"]])
-def test_sets_beside_the_stream_are_checked_as_domains_are(also):
-    with pytest.raises(ReservoirError, match=r"test_cfg\.also must be|name of its own"):
-        loop_of(Recorder(), also=also)
+@pytest.mark.parametrize("sets", ["clear", [dict(data_root="x")], ["clear", "clear"]])
+def test_sets_beside_the_stream_are_checked_as_domains_are(sets):
+    with pytest.raises(ReservoirError, match=r"test_cfg\.extra_eval_sets must be|name of its own"):
+        loop_of(Recorder(), extra_eval_sets=sets)
+
+
+def test_the_old_name_of_extra_sets_still_works():
+    with pytest.warns(DeprecationWarning, match="is now test_cfg.extra_eval_sets"):
+        loop = loop_of(Recorder(), also=["clear"])
+    loop.run()
+    assert {scores["domain"] for scores in loop.extra_scores} == {"clear"}
 
 
 @pytest.mark.slow
 def test_they_leave_no_trace_in_the_stream(minicity, tmp_path):
     options = [*seeded_reservoir(tmp_path / "cache"), "test_cfg.domains=[fog,night]"]
     plain = run("segformer-tiny_tent_reservoir", minicity, tmp_path / "a", *options)
-    beside = [*options, "test_cfg.also=[clear]"]
+    beside = [*options, "test_cfg.extra_eval_sets=[clear]"]
     tested = run("segformer-tiny_tent_reservoir", minicity, tmp_path / "b", *beside)
     assert "also" not in plain
     assert [(s["round"], s["domain"]) for s in tested["also"]] == [(1, "clear"), (2, "clear")]
@@ -396,7 +405,7 @@ def timed(minicity, tmp_path_factory):
             *options,
             f"test_cfg.missed={missed}",
             "method.optimizer.lr=0.01",
-            "test_cfg.also=[clear]",
+            "test_cfg.extra_eval_sets=[clear]",
         )
         for missed in ("answer", "drop")
     }

@@ -2,11 +2,15 @@ import shutil
 
 import pytest
 import torch
+from mmseg.models import SegDataPreProcessor
+from nested import same
 from stream_run import SHORT, TINY, data_options, run, seeded_reservoir
 
 from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
+from mmseg_reservoir.footage.inferencer import ReservoirInferencer
 from mmseg_reservoir.seg import UnlabelledImages
+from mmseg_reservoir.seg.source_images import preprocessor_range
 from mmseg_reservoir.style import Calibration, StyleEncoder
 
 CONFIG = "segformer-tiny_tent_reservoir"
@@ -24,6 +28,22 @@ def reads(monkeypatch):
 
     monkeypatch.setattr(UnlabelledImages, "prepare_data", prepare_data)
     return seen
+
+
+def test_images_of_any_preprocessor_are_shown_to_the_style_encoder_alike():
+    mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+    pixels = torch.rand(1, 3, 8, 8) * 255  # BGR, as loaded
+    standard = SegDataPreProcessor(mean=mean, std=std, bgr_to_rgb=True)
+    expected = standard({"inputs": [pixels[0]]})["inputs"]
+    assert preprocessor_range(standard).to_imagenet(expected) is expected
+    for preprocessor in (
+        SegDataPreProcessor(mean=[0, 0, 0], std=[255, 255, 255], bgr_to_rgb=True),
+        SegDataPreProcessor(mean=mean[::-1], std=std[::-1]),
+        SegDataPreProcessor(),
+    ):
+        inputs = preprocessor({"inputs": [pixels[0]]})["inputs"].float()
+        seen = preprocessor_range(preprocessor).to_imagenet(inputs)
+        torch.testing.assert_close(seen, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, reservoir_run, reads):
@@ -86,6 +106,19 @@ def test_a_guard_learns_from_the_source_images_and_can_do_without(minicity, tmp_
     second = run(CONFIG, minicity, tmp_path / "b", *deployed)
     assert second["guard"]["margin"] == pytest.approx(0.15)
     assert not reads
+
+
+def test_a_cached_calibration_changes_no_moment_of_the_source(minicity, tmp_path):
+    """Neither in two runs of a tool nor in two inferencers: the first has to calibrate."""
+    options = {
+        "source_images": dict(data_root=str(minicity / "rgb_anon/clear/train"), img_suffix=".png"),
+        "cfg_options": {"reservoir.calibration.cache": str(tmp_path / "cache")},
+    }
+    config = f"{TINY / 'segformer-tiny_cotta_robust.py'}"
+    first, second = (ReservoirInferencer(config, **options) for _ in range(2))
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    one, other = (i.model.pipeline.alignment.reference.state_dict() for i in (first, second))
+    assert same(one, other)
 
 
 def fail(minicity, tmp_path, capfd, *options) -> str:

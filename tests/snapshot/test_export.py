@@ -8,10 +8,10 @@ from mmengine.config import Config
 from mmseg.apis import init_model
 
 from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder, TaskContext
-from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.io.checkpoints import read_weights
 from mmseg_reservoir.seg.forward import segmentation_forward
+from mmseg_reservoir.seg.source_images import preprocessor_range
 from mmseg_reservoir.snapshot.export import export_expert
 from mmseg_reservoir.snapshot.reservoir_snapshot import take
 
@@ -39,7 +39,7 @@ def adapted(tmp_path, **options):
     """A pipeline around the shipped model, after a few batches; its expert 1 is fog's."""
     model = stock(_plain_checkpoint(tmp_path))
     plan = RunBuilder(SEGMENTATION, reservoir=ORACLE, **options)
-    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    image_range = preprocessor_range(model.data_preprocessor)
     pipeline = plan.assemble(TaskContext(model, segmentation_forward, image_range))
     for _ in range(3):
         pipeline.step(IMAGES, domain="fog")
@@ -87,7 +87,7 @@ def test_the_correction_of_an_aligned_expert_is_folded_into_its_norms(method, tm
     lora = dict(method="tent", params=dict(type="lora"))
     options = lora if method == "lora" else dict(method=method)
     plan = RunBuilder(SEGMENTATION, reservoir=dict(router=dict(type="oracle")), **options)
-    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    image_range = preprocessor_range(model.data_preprocessor)
     place = TaskContext(model, segmentation_forward, image_range, [IMAGES, 1.3 * IMAGES])
     pipeline = plan.assemble(place)
     plan.calibrate(pipeline, place)
@@ -108,7 +108,7 @@ def test_an_aligned_input_cannot_be_exported(tmp_path):
     plan = RunBuilder(
         SEGMENTATION, method="align", reservoir=dict(router=dict(type="oracle"), alignment=aligned)
     )
-    image_range = ImageRange.of_preprocessor(model.data_preprocessor)
+    image_range = preprocessor_range(model.data_preprocessor)
     place = TaskContext(model, segmentation_forward, image_range, [IMAGES, 1.3 * IMAGES])
     pipeline = plan.assemble(place)
     plan.calibrate(pipeline, place)

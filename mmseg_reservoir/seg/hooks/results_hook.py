@@ -54,7 +54,7 @@ class ResultsHook(Hook):
             "options": getattr(runner.model, "options", None),
         }
         self.record = RunRecord(Path(runner.work_dir), "mIoU", settings)
-        self.record.also = loop.also_scores  # the loop's own list, which grows
+        loop.record = self.record
 
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
@@ -100,6 +100,7 @@ class ResultsHook(Hook):
             runner.visualizer.add_scalars(scalars, step=place.index)
         if getattr(runner.test_loop, "clock", None) is not None:
             self.record.about = {**self.record.about, "clock": runner.test_loop.clock.report()}
+        self.record.extra_scores = runner.test_loop.extra_scores
         self.record.write()
 
     def state_dict(self) -> dict[str, Any]:
@@ -114,6 +115,7 @@ class ResultsHook(Hook):
         told = {} if self._pipeline is None else self._pipeline.report()
         counts = {} if self._pipeline is None else self._pipeline.method.counts
         skipped = getattr(runner.test_loop, "skipped", [])
+        self.record.extra_scores = runner.test_loop.extra_scores
         results = self.record.finish(counts, skipped_images=skipped, **told)
         runner.logger.info(closing_tables(results, runner.logger.warning))
         for warning in run_warnings(results):

@@ -14,7 +14,6 @@ from ...runs.identity import run_identity
 from ...runs.run_saver import RunSaver
 from ...style.encoder import weight_digest
 from ..loop import RecurringTestLoop
-from .results_hook import ResultsHook
 
 
 @HOOKS.register_module()
@@ -57,14 +56,13 @@ class ResumeHook(Hook):
 
     def before_test(self, runner: Runner) -> None:
         """Restore what was saved, now that everything is built; or save the start."""
-        results = next((hook for hook in runner.hooks if isinstance(hook, ResultsHook)), None)
-        if results is None:
+        record = runner.test_loop.record
+        if record is None:
             raise ReservoirError(
                 "ResumeHook needs dict(type='ResultsHook') in custom_hooks, too: results are a "
                 "part of what it saves"
             )
-        self._results = results
-        identity = run_identity(results.record.to_json(), weight_digest(runner.model))
+        identity = run_identity(record.to_json(), weight_digest(runner.model))
         state = self._saver.begin(identity)
         if state is None:
             self._saver.save(0, lambda: self._take(runner))
@@ -83,17 +81,15 @@ class ResumeHook(Hook):
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
-        self._saver.after(self._images, lambda: self._take(runner))
+        images = len(runner.test_loop.record.routes)
+        self._saver.after(images, lambda: self._take(runner))
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        self._saver.after(self._images, lambda: self._take(runner), landmark=True)
+        images = len(runner.test_loop.record.routes)
+        self._saver.after(images, lambda: self._take(runner), landmark=True)
 
     def after_test(self, runner: Runner) -> None:
         self._saver.finish()
-
-    @property
-    def _images(self) -> int:
-        return len(self._results.record.routes)
 
     def _take(self, runner: Runner) -> dict[str, Any]:
         return {

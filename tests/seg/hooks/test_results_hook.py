@@ -31,7 +31,7 @@ def small_run(folder, miou=50.0, **model):
         visits=[visit],
         shuffle="once",
         total_images=1,
-        also_scores=[],
+        extra_scores=[],
         dataloader=SimpleNamespace(dataset=[0]),
         evaluator=SimpleNamespace(metrics=[]),
     )
