@@ -16,7 +16,7 @@ from benchmarks.cifar_parts import CifarResNet20
 from benchmarks.speed.naive import LiteralCotta, NaiveReservoir, PlainVGG
 from benchmarks.speed.recurring import fill
 from mmseg_reservoir.cls.backbones.trained import SmallViT
-from mmseg_reservoir.cls.logits import classification_forward
+from mmseg_reservoir.cls.classifier import classification_forward
 from mmseg_reservoir.config.builder import CLASSIFICATION, SEGMENTATION, RunBuilder, TaskContext
 from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
@@ -181,6 +181,6 @@ def settle_guard(pipeline: AdaptationPipeline, k: int, due: bool = False) -> Non
     Such a step is measured separately.
     """
     state = pipeline.guard.state_dict()
-    watch = {"interval": pipeline.guard.every, "next": 0 if due else 10**9}
-    state["watches"] = {str(index): dict(watch) for index in range(k)}
+    health = {"interval": pipeline.guard.every, "next": 0 if due else 10**9}
+    state["experts"] = [{"health": dict(health), "events": []} for _ in range(k)]
     pipeline.guard.load_state_dict(state)
