@@ -43,7 +43,7 @@ def load_from_safe_source(filename: str, map_location: Any = None) -> dict[str, 
 def read_checkpoints_safely() -> None:
     """Let MMEngine's Runner read files and addresses with :func:`load`.
 
-    MMEngine itself leaves ``weights_only`` to torch, whose default is unsafe for downloads and,
+    MMEngine itself leaves ``weights_only`` to torch. Its default is unsafe for downloads and,
     before torch 2.6, for files.
     """
     allow_mmengine_checkpoints()

@@ -65,8 +65,8 @@ def import_mmengine_without_transformers() -> None:
     Where it is installed, mmengine imports it to register its optimizer Adafactor. Under that name
     it can still be built, and transformers is imported then.
     """
-    known = "mmengine.optim" in sys.modules or "transformers" in sys.modules
-    if known or importlib.util.find_spec("transformers") is None:
+    is_decided = "mmengine.optim" in sys.modules or "transformers" in sys.modules
+    if is_decided or importlib.util.find_spec("transformers") is None:
         return
     sys.modules["transformers"] = None  # type: ignore[assignment]  # its import fails
     try:
@@ -83,7 +83,7 @@ def _adafactor(params: Any, **options: Any) -> Any:
 
 
 class _ExtensionStub(types.ModuleType):
-    """Stands in for ``mmcv._ext`` while ``mmcv.ops`` is imported; has every operator by name."""
+    """Replaces ``mmcv._ext`` while ``mmcv.ops`` is imported; has every operator by name."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("__"):  # e.g. `__path__`: asked by the import system, not by mmcv

@@ -1,4 +1,4 @@
-"""Datasets in ACDC's layout, SHIFT, and folders of unlabelled images."""
+"""Datasets in ACDC's layout, SHIFT, and folders of unlabeled images."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def label_names(dataset: Any) -> dict[str, str]:
 
 
 def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
-    """Leave out the step that loads labels, and say so."""
+    """Leave out the step that loads labels, and log it."""
     label = {first.get("seg_map_path")} - {first["img_path"], None}
     where = f" (the first should be at {label.pop()})" if label else ""
     print_log(
@@ -139,9 +139,9 @@ def without_labels(pipeline: Sequence[dict]) -> list[dict]:
     return [step for step in pipeline if not str(step["type"]).endswith("LoadAnnotations")]
 
 
-@DATASETS.register_module()
+@DATASETS.register_module(name=["UnlabeledImages", "UnlabelledImages"])  # the second: old name
 @checked
-class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
+class UnlabeledImages(_NamesBrokenFiles, BaseSegDataset):
     """All images below a folder, without labels: what a calibration needs of the source.
 
     Args:
@@ -220,7 +220,7 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
     """Front views of SHIFT (Sun et al., CVPR 2022), simulated scenes, with Cityscapes' classes.
 
     ``img/{sequence}/*_img_front.jpg`` and ``semseg/{sequence}/*_semseg_front.png``. Classes that
-    SHIFT does not tell apart never occur: riders are persons; trucks, buses and bicycles are cars.
+    SHIFT does not separate never occur: riders are persons; trucks, buses and bicycles are cars.
 
     Args:
         weather: Only sequences that begin in this weather (``clear``, ``cloudy``, ``overcast``,
@@ -258,13 +258,13 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
         table = Path(self.data_prefix["img_path"]).with_name("seq.csv")
         if not table.is_file():
             raise ReservoirError(
-                f"no {table}, which tells the weather of SHIFT's sequences: get it"
+                f"no {table}, which lists the weather of SHIFT's sequences: get it"
             )
         with table.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         chosen = {row["video"] for row in rows if all(row[c] == v for c, v in self.wanted.items())}
-        found = [s for s in samples if Path(s["img_path"]).parent.name in chosen]
-        if not found:
+        selected = [s for s in samples if Path(s["img_path"]).parent.name in chosen]
+        if not selected:
             there = {c: sorted({row[c] for row in rows}) for c in self.wanted}
             raise ReservoirError(f"no sequence of SHIFT has {self.wanted}; {table} has {there}")
-        return found
+        return selected

@@ -21,9 +21,9 @@ from .quiet_runner import QuietRunner
 def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
     """Run a config once per learning rate, each in ``WORK_DIR/lr_...``; print and keep the whole.
 
-    Published tables give methods different learning rates, tuned in ways that they do not tell.
-    Here each gets the same grid, all of it is reported, and the marked rate is chosen by what
-    is known without labels (see :mod:`mmseg_reservoir.report.rate_choice`).
+    Published tables give methods different learning rates, without saying how they were tuned.
+    Here each gets the same grid and all of it is reported. The marked rate is chosen without
+    labels (see :mod:`mmseg_reservoir.report.rate_choice`).
 
     Returns:
         The content of ``WORK_DIR/fair.json``.
@@ -50,7 +50,7 @@ def rate_folder(lr: float) -> str:
 
 
 def with_learning_rate(cfg: Config, lr: float) -> Config:
-    """The config with another learning rate of the method, and folders of its own."""
+    """Return the config with another learning rate of the method, and separate folders."""
     one = copy.deepcopy(cfg)
     name = rate_folder(lr)
     one.method.optimizer.lr = lr
@@ -64,7 +64,7 @@ def with_learning_rate(cfg: Config, lr: float) -> Config:
 
 
 def _check(cfg: Config, grid: Sequence[float]) -> None:
-    """Find what is wrong before hours of running."""
+    """Refuse mistakes before hours of running."""
     if not grid or len({f"{lr:g}" for lr in grid}) < len(grid):
         raise ReservoirError(f"--lr-grid needs learning rates that differ, got {list(grid)}")
     for lr in grid:

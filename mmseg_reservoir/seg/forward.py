@@ -16,7 +16,7 @@ _NEEDED = ("test_cfg", "decode_head", "data_preprocessor", "postprocess_result")
 MASK_HEADS = ("MaskFormerHead", "Mask2FormerHead")
 """Heads of mmseg that give no logits per pixel; without mmdet they cannot even be built."""
 ADVICE = (
-    "choose a model whose decode head gives one map of class logits, as those of SegFormer, "
+    "choose a model with a decode head that gives one map of class logits, like SegFormer, "
     "UPerNet and DeepLabV3+ do"
 )
 

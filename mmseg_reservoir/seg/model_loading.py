@@ -34,11 +34,11 @@ def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config,
     """Config and weights of a model.
 
     Args:
-        model: A config, or its file; the name of a config that comes with us; or the name of a
+        model: A config, or its file; the name of a bundled config; or the name of a
             model in mmseg's zoo, which knows its weights, too.
         weights: A file or an address; None for those that the zoo or ``load_from`` names.
     """
-    known = None
+    zoo_weights = None
     if isinstance(model, Config):
         cfg = model.copy()
     elif Path(model).suffix == ".py" or Path(model).is_file():
@@ -46,11 +46,11 @@ def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config,
     elif (shipped("configs") / f"{model}.py").is_file():
         cfg = read_file(find_config(f"{model}.py"))
     else:
-        path, known = find_in_zoo(str(model))
+        path, zoo_weights = find_in_zoo(str(model))
         cfg = read_file(path)
     if "model" not in cfg:
         raise ReservoirError(f"{model} has no model: name a config of a segmentor")
-    weights = weights or known or cfg.get("load_from")
+    weights = weights or zoo_weights or cfg.get("load_from")
     if not weights:
         raise ReservoirError(
             f"no weights for {cfg.filename or 'the config'}: give weights=FILE (--weights FILE)"
@@ -72,7 +72,7 @@ def _with_test_data(cfg: Config) -> Config:
 
 
 def check_packages(options: Any) -> None:
-    """Refuse a model whose parts are of an MM package that is not installed.
+    """Refuse a model with parts from an MM package that is not installed.
 
     Args:
         options: The config of the model, or of a part of it.
@@ -97,7 +97,7 @@ def check_packages(options: Any) -> None:
 
 
 def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Module:
-    """The segmentor with its weights, in evaluation mode; ``dataset_meta`` tells its classes.
+    """Return the segmentor with its weights, in evaluation mode, and classes in ``dataset_meta``.
 
     Weights that do not fill the whole model are an error.
     """
@@ -119,14 +119,14 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
 
 def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """Classes and palette: of the checkpoint, or of the config's data, or by their number."""
-    known = dict(saved.get("dataset_meta") or {})
-    if not known and "CLASSES" in saved:  # mmseg 0.x
-        known = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
-    if not known:
+    meta = dict(saved.get("dataset_meta") or {})
+    if not meta and "CLASSES" in saved:  # mmseg 0.x
+        meta = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
+    if not meta:
         dataset = cfg.test_dataloader.dataset
         kind = DATASETS.get(dataset.type) if dataset.get("type") else None
-        known = {**getattr(kind, "METAINFO", {}), **(dataset.get("metainfo") or {})}
-    classes, count = known.get("classes") or (), class_count(model)
+        meta = {**getattr(kind, "METAINFO", {}), **(dataset.get("metainfo") or {})}
+    classes, count = meta.get("classes") or (), class_count(model)
     if not classes:
         return classes_by_number(count)
     if len(classes) != count:
@@ -138,7 +138,7 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
             count - 1,
         )
         return _numbered_classes(count)
-    palette = known.get("palette") or ()
+    palette = meta.get("palette") or ()
     fits = len(palette) == count
     return {
         "classes": tuple(classes),
@@ -155,7 +155,7 @@ def class_count(model: nn.Module) -> int:
 def classes_by_number(count: int) -> dict[str, Any]:
     """Return classes and palette of a model that does not name them."""
     if count == len(CityscapesDataset.METAINFO["classes"]):
-        _logger.warning("the model does not tell its classes: %d, taken for Cityscapes'", count)
+        _logger.warning("the model does not name its classes: %d, taken for Cityscapes'", count)
         return dict(CityscapesDataset.METAINFO)
     return _numbered_classes(count)
 

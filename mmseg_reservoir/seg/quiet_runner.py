@@ -1,4 +1,4 @@
-"""A runner whose start fits on a screen: what fills pages is for the log file."""
+"""A runner that logs long texts to its file, so that a start fits on a screen."""
 
 from __future__ import annotations
 

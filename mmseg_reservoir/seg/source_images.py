@@ -24,7 +24,7 @@ from ..core.image_range import ImageRange
 from ..errors import ReservoirError
 from ..registry import check_options
 from .bad_images import check_sizes
-from .datasets import UnlabelledImages, without_labels
+from .datasets import UnlabeledImages, without_labels
 from .forward import check_model, segmentation_forward
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -65,15 +65,15 @@ class ConfigSource:
         """Refuse options that name no images."""
         if options:
             options = without_scope(options)
-            check_options(UnlabelledImages, options, "source_images", injected=("pipeline",))
+            check_options(UnlabeledImages, options, "source_images", injected=("pipeline",))
 
     @property
     def is_named(self) -> bool:
-        """Whether the config names any; who can do without asks this first."""
+        """Whether the config names any; some users can do without."""
         return bool(self.cfg.get("source_images"))
 
     @cached_property
-    def dataset(self) -> UnlabelledImages:
+    def dataset(self) -> UnlabeledImages:
         """The images, one by one."""
         options = without_scope(self.cfg.get("source_images"))
         if not self.is_named:
@@ -83,7 +83,7 @@ class ConfigSource:
                 "reservoir.calibration.file to a saved calibration"
             )
         pipeline = list(self.cfg.test_dataloader.dataset.pipeline)
-        return UnlabelledImages(**options, pipeline=pipeline)
+        return UnlabeledImages(**options, pipeline=pipeline)
 
     def __iter__(self) -> Iterator[Tensor]:
         """Return preprocessed batches of the size of the test's; the last one may be smaller.

@@ -192,7 +192,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(on_bad_image="ignore"), "on_bad_image must be one of stop, skip, got 'ignore'"),
         (
             dict(round=2),
-            r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, extra",
+            r"no option 'round' \(did you mean 'rounds'\?\); valid: domains, extra_eval_sets,",
         ),
     ],
 )
@@ -257,7 +257,7 @@ def test_labels_are_optional_in_any_dataset(minicity, tmp_path):
         dict(plain, name="missing", data_prefix=dict(images, seg_map_path="ann")),
         dict(plain, name="none", data_prefix=dict(images, seg_map_path=None)),
         dict(plain, name="left out", data_prefix=images, test_mode=True),
-        dict(name="images", type="UnlabelledImages", data_root=f"{minicity}/rgb_anon/clear/val"),
+        dict(name="images", type="UnlabeledImages", data_root=f"{minicity}/rgb_anon/clear/val"),
         dict(name="labelled", condition="snow", split="val"),
     ]
     config = tmp_path / "config.py"

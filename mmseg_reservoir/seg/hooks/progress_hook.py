@@ -66,7 +66,7 @@ class ProgressHook(Hook):
         if miou is None:
             score = "not scored"
         else:
-            score = "no labelled pixel" if math.isnan(miou) else f"mIoU {miou:.2f}"
+            score = "no labeled pixel" if math.isnan(miou) else f"mIoU {miou:.2f}"
         self._progress.end_visit(score)
 
     def state_dict(self) -> dict[str, Any]:

@@ -61,14 +61,14 @@ def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:
-    """Names and colours of the classes, where the checkpoint tells, under MMEngine's keys."""
+    """Return names and colors of the classes, where the checkpoint has them, by MMEngine's keys."""
     meta = checkpoint.get("meta") or {}
-    told = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
-    told |= meta.get("dataset_meta") or {}
+    saved = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
+    saved |= meta.get("dataset_meta") or {}
     return {
-        key: [item if isinstance(item, str) else [int(x) for x in item] for item in told[key]]
+        key: [item if isinstance(item, str) else [int(x) for x in item] for item in saved[key]]
         for key in ("classes", "palette")
-        if told.get(key) is not None
+        if saved.get(key) is not None
     }
 
 
@@ -159,7 +159,7 @@ def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> N
 
 
 def _with_packed_attention(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Stack q above kv, whose rows are k and then v: so torch's MultiheadAttention has them.
+    """Stack q above kv, with rows k and then v, as torch's MultiheadAttention has them.
 
     A q or kv without the other keeps its name, for which there is no place.
     """
@@ -179,12 +179,12 @@ def _new_name(name: str) -> str | None:
         stage, block, part = match.groups()
         # The packed projection is no module: its tensors are in_proj_weight and in_proj_bias.
         join = "_" if part == "attn.in_proj" else "."
-        place = f"backbone.layers.{int(stage) - 1}.1.{block}."
-        return f"{place}{_BLOCK[part]}{join}{kind}" if part in _BLOCK else None
+        prefix = f"backbone.layers.{int(stage) - 1}.1.{block}."
+        return f"{prefix}{_BLOCK[part]}{join}{kind}" if part in _BLOCK else None
     if match := re.fullmatch(r"backbone\.(patch_embed|norm)([1-4])(\..+)?", module):
         part = match[1] + (match[3] or "")
-        place = f"backbone.layers.{int(match[2]) - 1}."
-        return f"{place}{_STAGE[part]}.{kind}" if part in _STAGE else None
+        prefix = f"backbone.layers.{int(match[2]) - 1}."
+        return f"{prefix}{_STAGE[part]}.{kind}" if part in _STAGE else None
     if match := re.fullmatch(r"decode_head\.linear_c([1-4])\.proj", module):
         return f"decode_head.projections.{int(match[1]) - 1}.{kind}"
     part = module.removeprefix("decode_head.")
@@ -205,7 +205,7 @@ def _size(shapes: Mapping[str, Shape]) -> Shape:
 def _describe(shapes: Mapping[str, Shape]) -> str:
     size = _size(shapes)
     blocks = "-".join(map(str, size[1:]))
-    return f"{_SIZES.get(size, 'a MiT of its own')} ({blocks} blocks, width {size[0]})"
+    return f"{_SIZES.get(size, 'another MiT')} ({blocks} blocks, width {size[0]})"
 
 
 def _few(items: list[str], separator: str = ", ") -> str:
