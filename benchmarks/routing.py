@@ -65,8 +65,9 @@ class Routers:
     def __init__(self, source: Tensor, options: Mapping[str, Any]) -> None:
         self.source, self.options = source, options
         self._fitted: Router | None = None
-        plan = ReservoirBuilder(options, seed=0)
-        self._is_random = any(part.accepts("seed") for part in (plan.router, *plan.parts.values()))
+        builder = ReservoirBuilder(options, seed=0)
+        parts = (builder.router, *builder.components.values())
+        self._is_random = any(part.accepts("seed") for part in parts)
 
     def make(self, seed: int) -> Router:
         """Return a router that has not routed any frame."""

@@ -112,9 +112,7 @@ def read(path: Path) -> Recorded:
 
 
 def minicity(
-    weights: str = "shipped",
-    frames: Mapping[str, int] = CITY_FRAMES,
-    size: Size | None = None,
+    weights: str = "shipped", frames: Mapping[str, int] = CITY_FRAMES, size: Size | None = None
 ) -> Recorded:
     """Return the styles of single MiniCity frames: from the cache, or rendered in minutes."""
 
@@ -136,9 +134,7 @@ def minicity(
 
 
 def classification(
-    weights: str = "shipped",
-    batches: Mapping[str, int] = DIGIT_BATCHES,
-    size: Size | None = None,
+    weights: str = "shipped", batches: Mapping[str, int] = DIGIT_BATCHES, size: Size | None = None
 ) -> Recorded:
     """Return the styles of batches of 200 digits, clean and with corruptions like ImageNet-C's.
 

@@ -16,7 +16,7 @@ from benchmarks.cifar_parts import CifarResNet20
 from benchmarks.speed.naive import LiteralCotta, NaiveReservoir, PlainVGG
 from benchmarks.speed.recurring import fill
 from mmseg_reservoir.cls.backbones.trained import SmallViT
-from mmseg_reservoir.cls.logits import classification_forward
+from mmseg_reservoir.cls.classifier import classification_forward
 from mmseg_reservoir.config.builder import CLASSIFICATION, SEGMENTATION, RunBuilder, TaskContext
 from mmseg_reservoir.core.image_range import ImageRange
 from mmseg_reservoir.core.pipeline import AdaptationPipeline

@@ -163,7 +163,7 @@ def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
     return open_port(port)
 
 
-def _make_minicity() -> tuple[str, dict[str, Any]]:
+def _make_minicity() -> tuple[str, dict[str, Any] | None]:
     """Make a drive through MiniCity; return its file, and the images of the source."""
     from ..minicity import write_dataset
     from ..minicity.drive import write_drive

@@ -111,13 +111,13 @@ def run_all(
 
     from ..report.progress import Position, RunsProgress
 
-    waiting = list(reversed(chosen.items()))
+    waiting = list(chosen.items())
     running: dict[str, Running] = {}
     try:
         with RunsProgress(list(chosen), frames, workers) as progress:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    name, config = waiting.pop(0)
+                    name, config = waiting.pop()
                     running[name] = start_run(config, out, rounds, seed)
                     progress.start(name)
                 time.sleep(_POLL_SECONDS)

@@ -11,11 +11,12 @@ reservoir experts export smaller 1 -o fog.pth --checkpoint segformer.pth
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import ReservoirError
 from .command_line import Verb
-from .options import option, shared
+from .options import Option, option, shared
 
 
 def _find(folder: Path) -> Path:
@@ -88,44 +89,43 @@ def _export(args: argparse.Namespace) -> None:
     print(f"expert {args.expert} is in {path}")
 
 
-_FOLDER = option("folder", "a saved reservoir", type=Path)
-_OUT = option("-o --out PATH", "write to this path", type=Path, required=True)
-_REPLACE = shared("--overwrite", help="replace what --out holds")
-_COMMANDS = {
-    "inspect": ("print a table of the experts", _inspect, _FOLDER),
-    "merge": (
-        "merge two reservoirs into one",
-        _merge,
-        option("folders", "saved reservoirs", type=Path, nargs=2, metavar="FOLDER"),
-        option("--k-max N", "leave room for N experts (default: the larger of the two)", type=int),
-        *(_OUT, _REPLACE),
-    ),
-    "prune": ("remove experts, never that of the source", _prune, _FOLDER, _OUT, _REPLACE),
-    "export": (
-        "write one expert as a plain checkpoint",
-        _export,
-        _FOLDER,
-        option("expert", "number of the expert", type=int),
-        option("--checkpoint FILE", "checkpoint of the source model (default: that of the run)"),
-        *(_OUT, _REPLACE),
-    ),
-}
-
-
 def _add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (help, run, *options) in _COMMANDS.items():
+
+    def add(name: str, help: str, run: Callable, *options: Option) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help)
         command.set_defaults(run=run)
         for each in options:
             each.add_to(command)
-        if name == "prune":
-            group = command.add_mutually_exclusive_group(required=True)
-            group.add_argument("--experts", type=int, nargs="+", metavar="N", help="remove these")
-            seen = "remove the N that have seen the fewest images"
-            group.add_argument("--least", type=int, metavar="N", help=seen)
-            none = "remove those that have seen none"
-            group.add_argument("--unused", action="store_true", help=none)
+        return command
+
+    folder = option("folder", "a saved reservoir", type=Path)
+    out = option("-o --out PATH", "write to this path", type=Path, required=True)
+    overwrite = shared("--overwrite", help="replace what --out holds")
+    add("inspect", "print a table of the experts", _inspect, folder)
+    add(
+        "merge",
+        "merge two reservoirs into one",
+        _merge,
+        option("folders", "saved reservoirs", type=Path, nargs=2, metavar="FOLDER"),
+        option("--k-max N", "leave room for N experts (default: the larger of the two)", type=int),
+        *(out, overwrite),
+    )
+    prune = add("prune", "remove experts, never that of the source", _prune, folder, out, overwrite)
+    which = prune.add_mutually_exclusive_group(required=True)
+    which.add_argument("--experts", type=int, nargs="+", metavar="N", help="remove these")
+    fewest = "remove the N that have seen the fewest images"
+    which.add_argument("--least", type=int, metavar="N", help=fewest)
+    which.add_argument("--unused", action="store_true", help="remove those that have seen none")
+    add(
+        "export",
+        "write one expert as a plain checkpoint",
+        _export,
+        folder,
+        option("expert", "number of the expert", type=int),
+        option("--checkpoint FILE", "checkpoint of the source model (default: that of the run)"),
+        *(out, overwrite),
+    )
 
 
 main = Verb(__doc__, lambda args: args.run(args), _add_commands)

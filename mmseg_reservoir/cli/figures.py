@@ -38,13 +38,15 @@ def _assignment(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
 
 def _tsne(runs: list[ShownRun], args: argparse.Namespace) -> Figure:
     """t-SNE of the styles, with the trajectories of the experts' means."""
+    shown = {}
     for run in runs:
         if run.styles is None:
             raise ReservoirError(
                 f"{run.name} has no {FILE} beside its results.json: a run with a reservoir that "
-                "looks at styles writes it"
+                "uses styles writes it"
             )
-    return style_figure({run.name: (run.results, run.styles) for run in runs})
+        shown[run.name] = run.results, run.styles
+    return style_figure(shown)
 
 
 def _domain_count(runs: list[ShownRun], args: argparse.Namespace) -> Figure:

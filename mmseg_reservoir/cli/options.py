@@ -91,9 +91,9 @@ class Option(NamedTuple):
 
 def option(words: str, help: str, **keywords: Any) -> Option:
     """Return an option, such as ``option("--every N", "take every N-th frame", type=int)``."""
-    *names, metavar = words.split() if " " in words else [words, None]
-    if metavar is not None:
-        keywords["metavar"] = metavar
+    names = words.split()
+    if len(names) > 1:
+        keywords["metavar"] = names.pop()
     return Option(names, {"help": help, **keywords})
 
 

@@ -32,7 +32,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def show_summary(runs: list[str], markdown: Path | None, json: Path | None) -> None:
     """Print the table of these work directories, and write it to files."""
-    groups, warnings = summarize(read_runs(runs) if runs else [])
+    groups, warnings = summarize(read_runs(runs))
     for warning in warnings:
         warn(warning)
     if not groups:

@@ -74,9 +74,11 @@ def build_runner(cfg: Config, model: BecottaWarmup) -> Runner:
     """Return MMEngine's runner of a model that has its weights already."""
     from mmengine.runner import Runner
 
-    names = ("work_dir", "train_dataloader", "train_cfg", "optim_wrapper", "param_scheduler")
-    names += ("default_hooks", "custom_hooks", "env_cfg", "log_processor", "log_level")
-    names += ("randomness", "default_scope", "resume", "visualizer")
+    names = (
+        *("work_dir", "train_dataloader", "train_cfg", "optim_wrapper", "param_scheduler"),
+        *("default_hooks", "custom_hooks", "env_cfg", "log_processor", "log_level"),
+        *("randomness", "default_scope", "resume", "visualizer"),
+    )
     return Runner(model, **{name: cfg[name] for name in names if name in cfg}, cfg=cfg)
 
 

@@ -1,4 +1,4 @@
-"""Any torch classifier, adapting while it predicts."""
+"""A torch classifier that adapts while it predicts."""
 
 from __future__ import annotations
 
@@ -13,59 +13,81 @@ from torch import Tensor, nn
 from ..config.builder import CLASSIFICATION, RunBuilder, TaskContext
 from ..core.image_range import ImageRange
 from ..core.outcome import Outcome
+from ..core.reservoir_pipeline import ReservoirPipeline
 from ..core.side_effects import snapshot
+from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
 from ..style.calibration import Calibration
-from .logits import classification_forward
 from .source_stream import SourceStream
 
 _logger = logging.getLogger(__name__)
 _MARK = "_mmseg_reservoir_adapts"
-"""Attribute of a net that has been wrapped."""
+"""Attribute that marks a wrapped network."""
+
+
+def classification_forward(net: nn.Module, images: Tensor) -> Tensor:
+    """Return the logits ``(N, C)`` of a network, also if it returns a mapping, tuple or object."""
+    with explain_unfit(net, images):
+        output = net(images)
+    if isinstance(output, Mapping):
+        output = output.get("logits")
+    elif isinstance(output, (tuple, list)):
+        output = output[0]
+    output = getattr(output, "logits", output)
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ReservoirError(
+            f"{type(net).__name__} must return logits (N, C), got {what}: wrap it in a module that "
+            "returns them"
+        )
+    return output
 
 
 class AdaptiveClassifier(nn.Module):
-    """Wraps a classifier; every call predicts a batch and adapts to it.
+    """A classifier with a method of test-time adaptation: every call predicts and adapts.
+
+    With a reservoir, each batch is routed by its style to one of several domain experts. Calls from
+    several threads run one at a time; :meth:`step` returns the result of its own call.
 
     Example:
+        >>> import torch
+        >>> from torch import nn
         >>> from mmseg_reservoir.cls import AdaptiveClassifier
-        >>> model = AdaptiveClassifier(net, method="eata", reservoir=dict(k_max=16), source=loader)
-        >>> for images in stream:
-        ...     logits = model(images)
-        >>> model.last.k  # experts so far
-        1
-
-    It may be called from several threads: one call runs at a time, the others wait. Then take
-    logits and route from what :meth:`step` returns.
+        >>> net = nn.Sequential(
+        ...     nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
+        ...     nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
+        ... )
+        >>> source = [torch.rand(8, 3, 32, 32) for _ in range(4)]  # or a DataLoader
+        >>> model = AdaptiveClassifier(net, "eata", reservoir=dict(k_max=16), source=source)
+        >>> outcome = model.step(torch.rand(8, 3, 32, 32))
+        >>> outcome.logits.shape, outcome.k  # number of experts
+        (torch.Size([8, 4]), 1)
+        >>> model.freeze()(torch.rand(8, 3, 32, 32)).shape  # predict without adaptation
+        torch.Size([8, 4])
 
     Args:
-        net: The classifier: images ``(N, 3, H, W)`` to logits ``(N, C)``. On its device, with its
-            weights loaded: it cannot be moved or cast afterwards. Its parameters become those of
-            the adapted model, and its BatchNorm loses the source's statistics where the method
-            goes by the batch, so keep a copy if you need the source model.
-        method: An adaptation method: its name, ``dict(type=name, optimizer=dict(type="Adam",
-            lr=1e-3), **options)``, or one that is ready made around this net.
-        reservoir: Options of the reservoir (see ``config/presets.py``), the name of a preset,
-            or None for the plain method. Its router, its style encoder and its calibration may be
-            ready made: ``dict(router=MyRouter(), style=my_encoder, calibration=saved)``. With
-            ``dict(start_from=FOLDER)`` it goes on with a saved one, and needs no source.
-        source: Batches of source images, such as a ``DataLoader`` or a list (labels beside them
-            are ignored): for the reservoir, unless it has a calibration, and for methods that
-            learn from the source. None if neither does, or if a saved state is to be loaded.
-        params: What adapts, ``dict(type=..., **options)``: ``norm_affine``, ``all``, ``lora``,
-            ``prompt``.
-        statistics: What BatchNorm normalizes by: ``"batch"``, as TENT does; ``"running"``, the
-            source's, for streams of single images; or a number from 0 to 1, the share of the
-            batch. None: the default of the method.
-        images: What the images of the stream are: ``"unit"`` for values in [0, 1], ``"imagenet"``
-            if normalised by ImageNet's mean and deviation, or a pair ``(mean, std)``. The net gets
-            them as they are; it is the style that needs to know, and augmentations.
-        batch_size: Images of a complete batch; smaller ones open no domain. The source is cut to
-            it. By default the first batch, of the source or the stream, tells.
-        seed: Of everything random in the reservoir, in the method and in ``params``, unless these
-            have their own.
-        plan: The plan of these options, where it has been made already.
+        net: Classifier of images ``(N, 3, H, W)``, with its weights loaded and on its device. It is
+            adapted in place and cannot be moved or cast afterwards. BatchNorm may lose the source's
+            statistics, so keep a copy if you need the source model.
+        method: Name of an adaptation method, ``dict(type=name, optimizer=dict(type="Adam",
+            lr=1e-3), **options)``, or a method that was built around this network.
+        reservoir: Name of a preset, or options (see ``config/presets.py``). Router, style encoder
+            and calibration may be objects: ``dict(router=MyRouter(), calibration=saved)``.
+            ``dict(start_from=FOLDER)`` resumes a saved reservoir and needs no source. Defaults to
+            None, the method without a reservoir.
+        source: List or ``DataLoader`` of source images; labels are ignored. Required by a reservoir
+            without calibration and by some methods, unless a saved state is loaded.
+        params: Parameters to adapt: ``dict(type=..., **options)`` with the type ``norm_affine``
+            (default), ``all``, ``lora`` or ``prompt``.
+        statistics: Statistics of BatchNorm: ``"batch"``, ``"running"`` (the source's, for streams
+            of single images), or the weight of the batch from 0 to 1. Defaults to the method's.
+        images: Range of the images: ``"unit"`` for [0, 1], ``"imagenet"``, or ``(mean, std)``. The
+            network gets the images unchanged; styles and augmentations need the range.
+        batch_size: Images of a complete batch. The source is cut to it, and smaller batches open no
+            domain. Defaults to the size of the first batch of the source or of the stream.
+        seed: Seed of reservoir, method and ``params``, unless their options contain one.
+        plan: Builder of these options, if it exists already.
     """
 
     def __init__(
@@ -84,8 +106,8 @@ class AdaptiveClassifier(nn.Module):
         super().__init__()
         if getattr(net, _MARK, False):
             raise ReservoirError(
-                "this net adapts already, or has: its parameters and BatchNorm statistics are not "
-                "those of the source any more. Wrap a copy.deepcopy of it that was made before"
+                "this network was wrapped before, so its parameters and BatchNorm statistics are "
+                "no longer those of the source: wrap a copy.deepcopy that was made earlier"
             )
         self.range = ImageRange(images)
         self.plan = plan or RunBuilder(CLASSIFICATION, method, params, statistics, reservoir, seed)
@@ -93,14 +115,14 @@ class AdaptiveClassifier(nn.Module):
         self.batch_size = batch_size
         self.frozen = self.plan.start.frozen
         self.last: Outcome | None = None
-        """The outcome of the last call of any thread: prediction, route, number of experts."""
+        """Outcome of the last call of any thread: logits, route, number of experts."""
         self.calibration: Calibration | None = None
-        """What the router knows of the source; None if it looks at no styles."""
+        """Styles of the source; None if the router needs no styles."""
         if source is not None:
             device = next((p.device for p in net.parameters()), torch.device("cpu"))
             source = SourceStream(source, batch_size, self.range, device)
-        place = TaskContext(net, classification_forward, self.range, source)
-        self.pipeline = self.plan.assemble(place)
+        context = TaskContext(net, classification_forward, self.range, source)
+        self.pipeline = self.plan.assemble(context)
         self.pipeline.check = self.range.check_extremes
         self.method = self.pipeline.method
         setattr(net, _MARK, True)
@@ -108,14 +130,14 @@ class AdaptiveClassifier(nn.Module):
         learns = self.method.needs_source and not isinstance(method, AdaptationMethod)
         needed = self.plan.needs_calibration or (learns and self.plan.start.start_from is None)
         self.waits_for_source: bool = needed and source is None
-        """Whether it can do nothing until a state is loaded."""
+        """Whether a state must be loaded before the first call."""
         if self.waits_for_source and reservoir is not None and not self.plan.needs_calibration:
             raise ReservoirError(
-                f"{type(self.method).__name__} learns from source images, beside what the "
-                "calibration tells the reservoir: give source=..., too"
+                f"{type(self.method).__name__} learns from source images, in addition to the "
+                "calibration of the reservoir: give source=..., too"
             )
         if not self.waits_for_source:
-            self.calibration = self.plan.calibrate(self.pipeline, place)
+            self.calibration = self.plan.calibrate(self.pipeline, context)
         if source is not None and self.calibration is not None and batch_size is None:
             self.batch_size = self._source_size = source.batch_size
 
@@ -124,14 +146,14 @@ class AdaptiveClassifier(nn.Module):
         return self.step(images, domain).logits
 
     def step(self, images: Tensor, domain: str | None = None) -> Outcome:
-        """Predict a batch, and adapt to it unless frozen, also within ``torch.no_grad()``.
+        """Predict a batch and, unless frozen, adapt to it, also within ``torch.no_grad()``.
 
         Args:
-            images: A batch ``(N, 3, H, W)``.
-            domain: The true domain, which only an oracle router reads. Defaults to None.
+            images: Batch ``(N, 3, H, W)``.
+            domain: True domain, for oracle routers only.
 
         Returns:
-            The logits, the route of the batch, and the number of experts.
+            Logits, route and number of experts of this batch.
         """
         with self.pipeline.lock:
             return self._step(images, domain)
@@ -139,7 +161,7 @@ class AdaptiveClassifier(nn.Module):
     def _step(self, images: Tensor, domain: str | None) -> Outcome:
         if self.waits_for_source:
             raise ReservoirError(
-                f"{type(self.method).__name__} or its reservoir knows no source images yet: give "
+                f"{type(self.method).__name__} or its reservoir needs source images: give "
                 "AdaptiveClassifier source=..., or load the state of one that had them"
             )
         if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
@@ -147,13 +169,13 @@ class AdaptiveClassifier(nn.Module):
             raise ReservoirError(f"a batch must be a tensor (N, 3, H, W), got {what}")
         batch_size = self._check_size(len(images))
         if self.frozen:
-            # Not even here in inference mode: a router may follow the stream.
+            # Leave inference mode: a router may still update its state.
             with torch.inference_mode(False), torch.no_grad():
                 images = images.clone() if images.is_inference() else images
                 self.last = self.pipeline.infer(images, domain=domain)
         elif torch.is_inference_mode_enabled():
             raise ReservoirError(
-                "adaptation needs gradients, and torch.inference_mode() forbids them: use "
+                "adaptation needs gradients, which torch.inference_mode() forbids: use "
                 "torch.no_grad() or nothing, or freeze() the model"
             )
         else:
@@ -163,16 +185,16 @@ class AdaptiveClassifier(nn.Module):
         return self.last
 
     def _check_size(self, size: int) -> int:
-        """Return the size of complete batches; refuse a first batch of another than the source's.
+        """Return the size of complete batches.
 
-        The threshold tau is measured for batches of one size.
+        The first batch must have the source's size, for which the threshold tau was calibrated.
         """
         if self.last is not None and self.batch_size is not None:
             return self.batch_size
         if self._source_size is not None and size != self._source_size:
             raise ReservoirError(
                 f"the first batch of the stream has {size} images, those of the source have "
-                f"{self._source_size}, and tau is right for batches of one size only: say "
+                f"{self._source_size}, and tau is valid for batches of one size only: set "
                 f"batch_size={size}, and the source is cut to it"
             )
         if self.batch_size is not None and size < self.batch_size:
@@ -185,47 +207,47 @@ class AdaptiveClassifier(nn.Module):
         return self.batch_size or size
 
     def freeze(self, frozen: bool = True) -> AdaptiveClassifier:
-        """Stop adapting (or go on): batches are still routed to the experts that there are.
+        """Stop or resume adaptation. A frozen model still routes batches to its experts.
 
-        Parameters stay as they are, and so do centroids; a router that goes by the evidence of
-        several batches still follows the stream.
+        Parameters and centroids do not change, but a router that uses the evidence of several
+        batches keeps its evidence up to date.
         """
         with self.pipeline.lock:
             self.frozen = frozen
         return self
 
     def train(self, mode: bool = True) -> AdaptiveClassifier:
-        """The net stays in evaluation mode: adaptation is not training."""
+        """Keep the network in evaluation mode, whatever ``mode`` is."""
         return super().train(False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AdaptiveClassifier:
-        """Refuse to be moved or cast: experts and optimizers are elsewhere than the net."""
+        """Refuse to move or cast: experts and optimizers are not parameters of the network."""
         values = self.method.space.values.detach()
         applied = fn(values)
         if (applied.device, applied.dtype) != (values.device, values.dtype):
             raise ReservoirError(
-                "an AdaptiveClassifier cannot be moved or cast: do that with the net, then wrap it"
+                "an AdaptiveClassifier cannot be moved or cast: move the network, then wrap it"
             )
         return super()._apply(fn, recurse)
 
-    # The state: everything but the frozen weights is one extra entry of torch's state_dict.
-
-    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
-        """Return torch's state dict, whose extra entry is a copy, between two calls."""
+    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:  # type: ignore[override]
+        """Return torch's state dict. Its extra entry is the state of the adaptation."""
         with self.pipeline.lock:
             return super().state_dict(*args, **options)
 
     def load_state_dict(self, *args: Any, **options: Any) -> Any:
-        """Restore :meth:`state_dict` between two calls."""
+        """Restore :meth:`state_dict`."""
         with self.pipeline.lock:
             return super().load_state_dict(*args, **options)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Pipeline and calibration; plain tensors and numbers, so that safe loading works."""
+        """Return copies of pipeline and calibration as tensors and numbers, for safe loading."""
         if self.waits_for_source:
-            raise ReservoirError("there is no state to save: the source has not been seen yet")
+            raise ReservoirError(
+                "there is no state to save before the source images were read: give source=..."
+            )
         return {
-            "about": self._about(),
+            "about": self._identity(),
             "pipeline": snapshot(self.pipeline),
             "styles": getattr(self.calibration, "styles", None),
             "groups": getattr(self.calibration, "groups", None),
@@ -233,25 +255,26 @@ class AdaptiveClassifier(nn.Module):
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`get_extra_state`, also where no source images were given."""
-        for what, ours in self._about().items():
-            if state["about"][what] != ours:
+        """Restore :meth:`get_extra_state`. No source images are needed."""
+        for part, expected in self._identity().items():
+            if state["about"][part] != expected:
                 raise ReservoirError(
-                    f"the state is of another {what} ({state['about'][what]}), not {ours}: build "
-                    "the AdaptiveClassifier with the options of the one that was saved"
+                    f"the state is of another {part} ({state['about'][part]}), not {expected}: "
+                    "build the AdaptiveClassifier with the options of the one that was saved"
                 )
         if state["styles"] is not None:
-            # On the CPU, where styles are compared.
+            # Styles are compared on the CPU.
             self.calibration = Calibration(state["styles"].cpu(), groups=state["groups"])
+            assert isinstance(self.pipeline, ReservoirPipeline)
             self.pipeline.router.calibrate(self.calibration)
         self.batch_size = state["batch_size"]
         self.waits_for_source, self._source_size = False, None
         self.pipeline.load_state_dict(state["pipeline"])
 
-    def _about(self) -> dict[str, str]:
-        """What a state must agree in; the numbers among the options may differ."""
+    def _identity(self) -> dict[str, str]:
+        """Return the parts that a loaded state must share. Their numeric options may differ."""
         router = getattr(self.pipeline, "router", None)
-        encoder = getattr(self.pipeline, "encoder", None)
+        encoder: Any = getattr(self.pipeline, "encoder", None)
         style = encoder.fingerprint() if hasattr(encoder, "fingerprint") else str(encoder)
         return {
             "method": type(self.method).__name__,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -73,7 +74,7 @@ class FrameWriter:
 
     def __init__(
         self,
-        folder: str | Path,
+        folder: str | os.PathLike,
         name: str,
         palette: Palette,
         classes: Sequence[str] | None = None,
@@ -140,7 +141,7 @@ class FrameWriter:
             else:
                 write_image(self.folder / "overlay" / f"{frame.name}.png", shown)
         if self.labels is not None:
-            self._write_labels(frame, sure.astype(np.uint8))
+            self._write_labels(frame, sure.astype(np.uint8), self.labels)
         if self.confidence:
             map = np.round(255 * frame.confidence).astype(np.uint8)
             write_image(self.folder / "confidence" / f"{frame.name}.png", map)
@@ -164,7 +165,7 @@ class FrameWriter:
     def _sure_labels(self, frame: FrameResult) -> np.ndarray:
         return np.where(frame.confidence >= self.min_confidence, frame.labels, NO_LABEL)
 
-    def _write_labels(self, frame: FrameResult, labels: np.ndarray) -> None:
+    def _write_labels(self, frame: FrameResult, labels: np.ndarray, kind: str) -> None:
         kinds = {
             "trainids": lambda: labels,
             "labelids": lambda: to_label_ids(labels),
@@ -172,9 +173,7 @@ class FrameWriter:
         }
         folder = Path(CONDITION) / "train" / self.name
         stem = label_stem(frame.name)
-        write_image(
-            self.folder / "gt" / folder / f"{stem}{_SUFFIXES[self.labels]}", kinds[self.labels]()
-        )
+        write_image(self.folder / "gt" / folder / f"{stem}{_SUFFIXES[kind]}", kinds[kind]())
         write_image(self.folder / "rgb_anon" / folder / f"{stem}_rgb_anon.png", frame.image)
 
     def _write_line(self, line: Mapping[str, Any]) -> None:
@@ -227,7 +226,7 @@ class VideoSegments:
         if self._writer is not None and (self._frames == self.length or size != self._size):
             self.close()
         if self._writer is None:
-            self._open(size)
+            self._writer = self._open(size)
         self._writer.write(image)
         self._frames += 1
 
@@ -253,20 +252,18 @@ class VideoSegments:
             if path.name >= self._path("").name:
                 path.unlink()
 
-    def _open(self, size: tuple[int, int]) -> None:
+    def _open(self, size: tuple[int, int]) -> cv2.VideoWriter:
         self.folder.mkdir(parents=True, exist_ok=True)
-        path, codec = (
-            self._path("partial.mp4"),
-            cv2.VideoWriter.fourcc(*(self.codec or find_codec())),
-        )
-        self._writer = cv2.VideoWriter(str(path), codec, self.fps, size)
-        if not self._writer.isOpened():
-            self._writer = None
+        path = self._path("partial.mp4")
+        codec = cv2.VideoWriter.fourcc(*(self.codec or find_codec()))
+        writer = cv2.VideoWriter(str(path), codec, self.fps, size)
+        if not writer.isOpened():
             raise ReservoirError(
                 f"cannot write the video {path}: is the disk full? Otherwise write frames "
                 "(--overlay frames)"
             )
         self._size, self._frames = size, 0
+        return writer
 
     def _path(self, suffix: str) -> Path:
         return self.folder / f"segment_{self.number:05d}.{suffix}"

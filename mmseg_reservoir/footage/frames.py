@@ -219,8 +219,9 @@ def _decode(path: Path) -> np.ndarray | None:
 
 def _images_of(source: np.ndarray | torch.Tensor | Image.Image) -> list[Any]:
     """Return the images of a batch, or the one image."""
-    is_batch = not isinstance(source, Image.Image) and source.ndim == 4
-    return list(source) if is_batch else [source]
+    if isinstance(source, Image.Image) or source.ndim != 4:
+        return [source]
+    return list(source)
 
 
 def _as_bgr(image: Any) -> np.ndarray:

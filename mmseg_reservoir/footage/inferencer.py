@@ -99,7 +99,7 @@ class ReservoirInferencer:
             self._continue(start_from, frozen=not adapt)
         self.plan = make_plan(self.cfg, seed)  # reports mistakes before weights are read
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        segmentor = load_model(self.cfg, file, device)
+        segmentor: Any = load_model(self.cfg, file, device)
         self.dataset_meta: dict[str, Any] = segmentor.dataset_meta
         """``classes`` and ``palette``."""
         needs_styles = self.plan.needs_calibration

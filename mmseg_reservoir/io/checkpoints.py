@@ -99,7 +99,7 @@ def allow_mmengine_checkpoints() -> None:
 
     This needs MMEngine and torch 2.6. Files with nothing but weights are readable without it.
     """
-    if torch.torch_version.TorchVersion(torch.__version__) < (2, 6):
+    if torch.torch_version.TorchVersion(torch.__version__) < (2, 6):  # type: ignore[operator]
         return
     try:
         from mmengine.logging import HistoryBuffer
@@ -107,7 +107,7 @@ def allow_mmengine_checkpoints() -> None:
         return
     # numpy's two constructors, under the module names of numpy 1 and 2.
     rebuild = {"_reconstruct": np.empty(0).__reduce__()[0], "scalar": np.float64().__reduce__()[0]}
-    constructors = [
+    constructors: list[Any] = [
         (function, f"numpy.{core}.multiarray.{name}")
         for name, function in rebuild.items()
         for core in ("core", "_core")

@@ -8,11 +8,11 @@
   const color = (expert) => colors[expert % colors.length];
   const percent = (share) => `${Math.round(100 * share)} %`;
   const images = (count) => `${count} image${count === 1 ? "" : "s"}`;
-  let known = 0;
+  let newest = 0;
   let timeline = [];
   let paused = false;
 
-  // One bar for each stay, with the expert's number where it fits: colors alone do not tell them apart.
+  // One bar for each run of frames of one expert, with its number where it fits, because colors can look alike.
   const draw = () => {
     const canvas = find("timeline");
     canvas.width = canvas.clientWidth * devicePixelRatio;
@@ -70,10 +70,10 @@
     find("classes").replaceChildren(...entries.map(([name, rgb]) => entry(`rgb(${rgb})`, name)));
   };
   const show = (state) => {
-    if (state.frame < known) timeline = []; // the server was started again
+    if (state.frame < newest) timeline = []; // the server was started again
     timeline = [...timeline, ...state.timeline].slice(-length);
-    if (state.frame !== known) find("picture").src = `/frame/${find("overlay").checked ? "overlay" : "image"}.jpg?n=${state.frame}`;
-    known = state.frame;
+    if (state.frame !== newest) find("picture").src = `/frame/${find("overlay").checked ? "overlay" : "image"}.jpg?n=${state.frame}`;
+    newest = state.frame;
     paused = state.paused;
     showStream(state.stream, state.number);
     find("frame").textContent = state.number;
@@ -103,7 +103,7 @@
   };
   const look = async () => {
     try {
-      show(await (await fetch(`/state?since=${known}`)).json());
+      show(await (await fetch(`/state?since=${newest}`)).json());
     } catch (error) {
       say("the server does not answer", "bad");
     }
@@ -116,7 +116,7 @@
     find("answer").textContent = error || "";
   };
   find("overlay").addEventListener("change", () => {
-    find("picture").src = `/frame/${find("overlay").checked ? "overlay" : "image"}.jpg?n=${known}`;
+    find("picture").src = `/frame/${find("overlay").checked ? "overlay" : "image"}.jpg?n=${newest}`;
   });
   find("pause").addEventListener("click", () => act({ action: paused ? "resume" : "pause" }));
   find("save").addEventListener("click", () => act({ action: "save" }));

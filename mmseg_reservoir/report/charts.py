@@ -12,7 +12,7 @@ import numpy as np
 from ..io.files import write_figure
 from ..runs.reader import Results
 from ..runs.style_sample import Styles
-from .colors import PRESET_COLORS, domain_color, other_color, run_color
+from .colors import DOMAIN_COLORS, OTHER_COLORS, PRESET_COLORS, RUN_COLORS, nth_color
 from .routes import assignment, memory_balance, style_map
 from .scores import metric_of, scores_by_domain
 from .summary import Statistic, Sweep
@@ -43,7 +43,7 @@ def draw_curves(
         more: Options of matplotlib's ``plot``.
     """
     for i, (label, scores) in enumerate(curves.items()):
-        color = colors[label] if colors else run_color(i)
+        color = colors[label] if colors else nth_color(RUN_COLORS, i)
         visits = range(1, len(scores) + 1)
         dashes = "--" if i == 0 and len(curves) > 1 else "-"
         axis.plot(visits, [s.mean for s in scores], dashes, color=color, label=label, **more)
@@ -155,7 +155,7 @@ def style_figure(runs: Mapping[str, tuple[Results, Styles]], projection: str = "
         plane = style_map(results, styles, projection)
         for i, (domain, indices) in enumerate(plane.points_by_domain().items()):
             x, y = plane.points[indices].T
-            axis.scatter(x, y, s=9, color=domain_color(i), alpha=0.7, label=domain)
+            axis.scatter(x, y, s=9, color=nth_color(DOMAIN_COLORS, i), alpha=0.7, label=domain)
         for expert, path in plane.paths.items():
             _, x, y = zip(*path, strict=True)
             axis.plot(x, y, color="black", lw=1, marker=_MARKERS[expert % len(_MARKERS)], ms=4)
@@ -171,9 +171,11 @@ def domain_count_figure(runs: Mapping[str, Results]) -> Figure:
     for i, (name, results) in enumerate(runs.items()):
         routes = results["routes"]
         first = [route["k"] for route in routes if route["round"] == routes[0]["round"]]
-        left.plot(range(1, len(first) + 1), first, color=run_color(i), label=name)
+        left.plot(range(1, len(first) + 1), first, color=nth_color(RUN_COLORS, i), label=name)
         last = {route["round"]: route["k"] for route in routes}
-        right.plot([*last], [*last.values()], color=run_color(i), marker="o", ms=3, label=name)
+        right.plot(
+            [*last], [*last.values()], color=nth_color(RUN_COLORS, i), marker="o", ms=3, label=name
+        )
     left.set(xlabel="image or batch of the first round", ylabel="experts K")
     right.set(xlabel="round", ylabel="experts K at its end")
     for axis in (left, right):
@@ -195,7 +197,7 @@ def memory_figure(results: Results, sizes: Sequence[int]) -> Figure:
     for axis, (size, kind) in zip(axes, panels, strict=True):
         balance = memory_balance(results["routes"], kind, size)
         times = range(1, len(balance.shares[0]) + 1)
-        colors = [domain_color(i) for i in range(len(balance.domains))]
+        colors = [nth_color(DOMAIN_COLORS, i) for i in range(len(balance.domains))]
         axis.stackplot(times, balance.shares, labels=balance.domains, colors=colors)
         axis.set(title=f"{_MEMORIES[kind]}, M = {size}", ylim=(0, 1), xlim=(1, len(times)))
     for axis in axes[-2:]:
@@ -216,7 +218,7 @@ def sensitivity_figure(sweep: Sweep) -> Figure:
             places,
             [point.mean for point in points],
             [point.deviation or 0 for point in points],
-            color=other_color(i),
+            color=nth_color(OTHER_COLORS, i),
             marker="o",
             ms=4,
             capsize=3,

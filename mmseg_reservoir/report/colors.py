@@ -1,10 +1,8 @@
 """The colors of all charts: of runs, domains, presets and everything else."""
 
-from __future__ import annotations
-
-RUN_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+RUN_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"]
 """Okabe and Ito's colors, which color-blind readers distinguish on white and on black."""
-DOMAIN_COLORS = (
+DOMAIN_COLORS = [
     "#88ccee",
     "#cc6677",
     "#ddcc77",
@@ -13,9 +11,9 @@ DOMAIN_COLORS = (
     "#44aa99",
     "#999933",
     "#6699cc",
-)
+]
 """Tol's muted colors. None of them is the color of a run."""
-OTHER_COLORS = ("#3b6ea8", "#8fb8de", "#c9a227", "#7a5195", "#a3a3a3")
+OTHER_COLORS = ["#3b6ea8", "#8fb8de", "#c9a227", "#7a5195", "#a3a3a3"]
 """Colors of parts that are neither runs nor domains, such as the stages of a step."""
 PRESET_COLORS = {"plain": "#d55e00", "published": "#0072b2", "robust": "#009e73"}
 ALARM = "#c8553d"
@@ -25,16 +23,6 @@ GRAY = "#808080"
 """Visible on white and on black."""
 
 
-def run_color(index: int) -> str:
-    """Return the color of the n-th run."""
-    return RUN_COLORS[index % len(RUN_COLORS)]
-
-
-def domain_color(index: int) -> str:
-    """Return the color of the n-th domain."""
-    return DOMAIN_COLORS[index % len(DOMAIN_COLORS)]
-
-
-def other_color(index: int) -> str:
-    """Return the color of the n-th part that is neither a run nor a domain."""
-    return OTHER_COLORS[index % len(OTHER_COLORS)]
+def nth_color(colors: list[str], index: int) -> str:
+    """Return the n-th color; the colors repeat."""
+    return colors[index % len(colors)]

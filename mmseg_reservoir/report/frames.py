@@ -25,7 +25,6 @@ NO_CLASS = 255
 MOST_VISITS = 10
 WIDTH = 640
 """Largest width of the page's pictures, since a page has dozens of them."""
-_LEGEND_CLASSES = 10
 
 Palette = Mapping[str, Sequence[int]]
 """RGB by class."""
@@ -104,7 +103,7 @@ def _first_frame(run: ShownRun, domain: str) -> str | None:
 def _truth(run: ShownRun, domain: str, frame: str) -> np.ndarray | None:
     """Return the true train ids of a frame, if the run saved them."""
     file = _folder(run, 1, domain) / f"{frame}{TRUTH_SUFFIX}"
-    return cv2.imread(str(file), cv2.IMREAD_GRAYSCALE) if file.is_file() else None
+    return _read(file, cv2.IMREAD_GRAYSCALE) if file.is_file() else None
 
 
 def _labels(run: ShownRun, domain: str, frame: str) -> dict[int, tuple[np.ndarray, str]]:
@@ -119,13 +118,11 @@ def _labels(run: ShownRun, domain: str, frame: str) -> dict[int, tuple[np.ndarra
     if len(rounds) > MOST_VISITS:
         chosen = np.linspace(0, len(rounds) - 1, MOST_VISITS).round().astype(int)
         rounds = [rounds[index] for index in chosen]
-    return {
-        number: (
-            cv2.imread(str(files[number]), cv2.IMREAD_GRAYSCALE),
-            f"expert {routes[number]['expert']}, K = {routes[number]['k']}",
-        )
-        for number in rounds
-    }
+    labels = {}
+    for number in rounds:
+        route = f"expert {routes[number]['expert']}, K = {routes[number]['k']}"
+        labels[number] = _read(files[number], cv2.IMREAD_GRAYSCALE), route
+    return labels
 
 
 def _classes(label: np.ndarray, palette: Palette) -> dict[str, Sequence[int]]:
@@ -155,7 +152,7 @@ def _image(runs: Sequence[ShownRun], domain: str, frame: str) -> str | None:
         for route in run.results["routes"]:
             path = Path(route.get("image") or "")
             if route["domain"] == domain and path.stem == frame and path.is_file():
-                picture = _smaller(cv2.imread(str(path)), cv2.INTER_AREA)
+                picture = _smaller(_read(path, cv2.IMREAD_COLOR), cv2.INTER_AREA)
                 return _url(cv2.imencode(".jpg", picture)[1].tobytes(), "image/jpeg")
     return None
 
@@ -254,7 +251,7 @@ def plot_frames(frames: Sequence[ComparedFrame], palette: Palette, path: Path) -
             axis.set_title(percent, fontsize=22, color=np.array(ERROR_RGB) / 255)
         below[0].text(0.5, 0.5, "wrong pixels\nin red", fontsize=24, ha="center", va="center")
     pixels = Counter(int(i) for frame in frames for i in frame.truth.flat if i != NO_CLASS)
-    largest = [list(palette)[i] for i, _ in pixels.most_common(_LEGEND_CLASSES)]
+    largest = [list(palette)[i] for i, _ in pixels.most_common(10)]
     keys = [Patch(color=np.array(palette[name]) / 255, label=name) for name in largest]
     figure.legend(keys, largest, loc="outside lower center", ncols=len(keys), fontsize=20)
     write_figure(path, figure, dpi=70)

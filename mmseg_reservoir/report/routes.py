@@ -123,7 +123,7 @@ class GuardEvent(NamedTuple):
     """Share of the expert's change since the source that was kept."""
 
 
-GUARD_ALARMS = {"lost": "lost classes", "drift": "drifted", "overconfident": "grew too sure"}
+GUARD_ALARMS = {"lost": "lost classes", "drift": "drifted", "overconfident": "became overconfident"}
 """The alarms of a recorded guard event, in words."""
 
 

@@ -64,12 +64,11 @@ def adaptive(method="tent", **options):
     return AdaptiveClassifier(make_net(), method, **options)
 
 
-def test_the_three_lines_of_the_documentation():
-    names = dict(net=make_net(), loader=SOURCE, stream=BRIGHT)
+def test_the_example():
     runner = doctest.DocTestRunner()
-    for test in doctest.DocTestFinder().find(classifier.AdaptiveClassifier, globs=names):
+    for test in doctest.DocTestFinder().find(classifier.AdaptiveClassifier, globs={}):
         runner.run(test)
-    assert runner.summarize(verbose=False).attempted >= 4
+    assert runner.summarize(verbose=False).attempted >= 8
     assert runner.failures == 0
 
 
@@ -137,7 +136,7 @@ def test_state_goes_through_a_file_without_source_images(method, reservoir, stre
     file.seek(0)
     other = adaptive(method, reservoir=reservoir)
     if reservoir or method == "eata":
-        with pytest.raises(ReservoirError, match="knows no source images yet: give"):
+        with pytest.raises(ReservoirError, match="needs source images: give"):
             other(DARK[0])
     other.load_state_dict(torch.load(file, weights_only=True))
     for images in stream:
@@ -338,7 +337,7 @@ def test_it_is_neither_moved_nor_cast_nor_copied(reservoir):
     before = model.method.space.snapshot()
     model(DARK[0])
     assert not torch.equal(model.method.space.values, before)
-    with pytest.raises(ReservoirError, match="cannot be moved or cast: do that with the net"):
+    with pytest.raises(ReservoirError, match="cannot be moved or cast: move the network"):
         model.double()
     model(DARK[1])  # nothing has changed
     with pytest.raises(ReservoirError, match="cannot be moved or cast"):
@@ -353,7 +352,7 @@ def test_a_net_adapts_once():
     untouched = copy.deepcopy(net)
     AdaptiveClassifier(net)(DARK[0])
     for again in (net, copy.deepcopy(net)):
-        with pytest.raises(ReservoirError, match=r"adapts already.*copy.deepcopy of it"):
+        with pytest.raises(ReservoirError, match=r"wrapped before.*copy.deepcopy"):
             AdaptiveClassifier(again)
     AdaptiveClassifier(untouched)(DARK[0])
 
@@ -362,7 +361,7 @@ def test_a_net_adapts_once():
 def test_a_stream_of_other_sizes_than_the_sources_says_how_to_go_on(size):
     images = torch.cat(DARK)[:size]
     model = adaptive(reservoir=SEEDED, source=SOURCE)
-    with pytest.raises(ReservoirError, match=f"say batch_size={size}, and the source is cut to it"):
+    with pytest.raises(ReservoirError, match=f"set batch_size={size}, and the source is cut to it"):
         model(images)
     model = adaptive(reservoir=SEEDED, source=SOURCE, batch_size=size)
     assert len(model.calibration.styles) == 48 // size
@@ -566,3 +565,30 @@ def test_images_that_the_net_cannot_take_are_explained():
     with pytest.raises(ReservoirError, match="images of 1x1 pixels are too small"):
         model(torch.rand(8, 3, 1, 1))
     assert model(DARK[0]).shape == (8, 4)
+
+
+LOGITS = torch.rand(2, 7)
+
+
+class Returning(nn.Module):
+    def __init__(self, output):
+        super().__init__()
+        self.output = output
+
+    def forward(self, images):
+        return self.output
+
+
+class Holder:
+    logits = LOGITS
+
+
+@pytest.mark.parametrize("output", [LOGITS, {"logits": LOGITS}, (LOGITS, None), Holder()])
+def test_logits_are_found(output):
+    assert classifier.classification_forward(Returning(output), BRIGHT[0]) is LOGITS
+
+
+@pytest.mark.parametrize("output", [BRIGHT[0], {"scores": LOGITS}, "logits"])
+def test_anything_else_is_refused(output):
+    with pytest.raises(ReservoirError, match=r"Returning must return logits \(N, C\), got"):
+        classifier.classification_forward(Returning(output), BRIGHT[0])

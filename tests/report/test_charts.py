@@ -114,10 +114,7 @@ def test_a_method_and_its_reservoirs_share_an_axis(tmp_path, monkeypatch):
         axis.get_title(): {line.get_label(): line.get_ydata()[-1] for line in axis.get_lines()}
         for axis in figures[0].axes
     }
-    assert drawn == {
-        "TENT": {"plain": 80, "published": 18, "robust": 15},
-        "EATA": {"plain": 20},
-    }
+    assert drawn == {"TENT": {"plain": 80, "published": 18, "robust": 15}, "EATA": {"plain": 20}}
     colours = {line.get_label(): line.get_color() for line in figures[0].axes[0].get_lines()}
     assert len(set(colours.values())) == 3
     legend = [text.get_text() for text in figures[0].legends[0].get_texts()]

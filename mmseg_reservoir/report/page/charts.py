@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from ..colors import ALARM, GRAY, domain_color, other_color
+from ..colors import ALARM, DOMAIN_COLORS, GRAY, OTHER_COLORS, nth_color
 from ..routes import (
     FEWEST_STYLES,
     StyleMap,
@@ -86,9 +86,8 @@ def class_charts(runs: Sequence[ShownRun]) -> list[Chart]:
             continue
         domains, classes = run.domains, list(scores)[::-1]  # the first at the top
         rows = [[scores[name].get(domain) for domain in domains] for name in classes]
-        hover = "%{y}, %{x}: IoU %{z:.1f}"
-        cells = heatmap(rows, domains, classes, hover, "%{z:.0f}", zmin=0, zmax=100)
-        figure = draw([cells], height=60 + 22 * len(classes))
+        hover, height = "%{y}, %{x}: IoU %{z:.1f}", 60 + 22 * len(classes)
+        figure = heatmap(rows, domains, classes, hover, height, "%{z:.0f}", top=100)
         charts.append(Chart(run.name, figure, f"IoU (%) in round {last}."))
     return charts
 
@@ -100,48 +99,29 @@ def route_charts(run: ShownRun) -> list[Chart]:
 
 
 def _assignment(run: ShownRun) -> Chart:
-    counts = assignment(run.results["routes"])
-    cells = heatmap(
-        counts.shares,
-        [f"expert {e}" for e in counts.experts],
-        counts.domains,
-        "%{y}: %{text} images, %{z:.1%}, to %{x}",
-        "%{text}",
-        text=counts.counts,
-        zmin=0,
-        zmax=1,
-    )
-    figure = draw([cells], height=90 + 34 * len(counts.domains))
+    domains, numbers, counts = table = assignment(run.results["routes"])
+    experts = [f"expert {number}" for number in numbers]
+    hover, height = "%{y}: %{text} images, %{z:.1%}, to %{x}", 90 + 34 * len(domains)
+    figure = heatmap(table.shares, experts, domains, hover, height, "%{text}", text=counts)
     figure.update_yaxes(autorange="reversed")
     caption = "Images by domain and expert. The color is the share of the domain's images."
     return Chart("Experts and domains", figure, caption)
 
 
 def _experts_over_time(run: ShownRun) -> Chart:
-    use = expert_use(run.results["routes"])
-    experts = [f"expert {e}" for e in range(len(use.shares))]
-    cells = heatmap(
-        use.shares,
-        use.labels,
-        experts,
-        "%{x}: %{z:.0%} of the images to %{y}; K = %{text}",
-        zmin=0,
-        zmax=1,
-        text=[use.k] * len(experts),
-    )
-    figure = draw([cells], height=130 + 24 * len(experts))
+    labels, shares, k = expert_use(run.results["routes"])
+    experts = [f"expert {number}" for number in range(len(shares))]
+    hover, height = "%{x}: %{z:.0%} of the images to %{y}; K = %{text}", 130 + 24 * len(experts)
+    figure = heatmap(shares, labels, experts, hover, height, text=[k] * len(experts))
     caption = "Share of each visit's images by expert, in the order of the stream."
     return Chart("Experts over time", figure, caption, wide=True)
 
 
 def _route_entropy(run: ShownRun) -> Chart:
     means = mean_by_segment(run.results["routes"], "route_entropy")
-    bars = go.Bar(
-        x=list(means),
-        y=list(means.values()),
-        marker=dict(color=other_color(0)),
-        hovertemplate="%{x}: %{y:.3f} nats<extra></extra>",
-    )
+    hover = "%{x}: %{y:.3f} nats<extra></extra>"
+    marker = dict(color=OTHER_COLORS[0])
+    bars = go.Bar(x=[*means], y=[*means.values()], marker=marker, hovertemplate=hover)
     caption = "Entropy of the experts' weights, mean by visit. 0: the router is certain."
     return Chart("Routing entropy", draw([bars], y="nats"), caption)
 
@@ -158,13 +138,13 @@ def _alignment(run: ShownRun) -> list[Chart]:
     ]
     names = [f"expert {i} (reach {expert['reach']:g})" for i, expert in experts.items()]
     hover = "%{y}, %{x}: %{z:.0%} of the distance to the source"
-    figure = draw([heatmap(strengths, layers, names, hover, zmin=0, zmax=1)], height=260)
+    figure = heatmap(strengths, layers, names, hover, height=260)
     figure.update_xaxes(showticklabels=False, title="layers, in the order of the forward pass")
     trials = run.results["alignment"]["events"]
     taken = sum(trial["taken"] for trial in trials)
     caption = (
         "How far each expert moves the feature moments of its domain towards the source's, mean of "
-        f"shift and scale. {len(trials)} trials of another reach, {taken} taken."
+        f"shift and scale. Trials of another reach: {len(trials)}, adopted: {taken}."
     )
     return [Chart("Alignment", figure, caption)]
 
@@ -187,11 +167,11 @@ def _guard(run: ShownRun) -> list[Chart]:
     figure = draw([points], "batch", height=260 if events else 110)
     figure.update_xaxes(range=[0, len(run.results["routes"]) + 1])
     figure.update_yaxes(visible=bool(events))
-    caption = "No alarm: no expert lost classes, drifted or grew too sure."
+    caption = "No alarm: no expert lost classes, drifted or became overconfident."
     if events:
         caption = (
             f"{len(events)} alarm{'s' * (len(events) > 1)}: an expert lost classes, drifted or "
-            "grew too sure, and was pulled back towards the source."
+            "became overconfident, and was pulled back towards the source."
         )
     return [Chart("Guard", figure, caption)]
 
@@ -217,7 +197,7 @@ def _style_figure(plane: StyleMap) -> go.Figure:
                 name=domain,
                 mode="markers",
                 marker=dict(
-                    color=domain_color(i),
+                    color=nth_color(DOMAIN_COLORS, i),
                     size=8,
                     opacity=0.8,
                     line=dict(color=GRAY, width=0.5),
@@ -263,7 +243,7 @@ def time_chart(runs: Sequence[ShownRun]) -> list[Chart]:
             x=[parts.get(stage) for parts in times.values()],
             name=stage,
             orientation="h",
-            marker=dict(color=other_color(i)),
+            marker=dict(color=nth_color(OTHER_COLORS, i)),
             hovertemplate=f"%{{y}}: {stage} %{{x:.1f}} ms<extra></extra>",
         )
         for i, stage in enumerate(stages)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from ..colors import run_color
+from ..colors import RUN_COLORS, nth_color
 
 DASHES = {"solid": "", "dash": "6 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "10 6"}
 """Plotly's names of dashes, and the same in SVG."""
@@ -44,8 +44,7 @@ class Chart:
     @property
     def legend(self) -> list[Key]:
         """Entries for all named traces. The page draws them: Plotly's legend is too wide."""
-        traces = enumerate(self.figure.data)
-        return [_key(i, trace) for i, trace in traces if trace.name and trace.showlegend != False]  # noqa: E712
+        return [_key(i, trace) for i, trace in enumerate(self.figure.data) if trace.name]
 
 
 class Key(NamedTuple):
@@ -85,7 +84,7 @@ def run_line(index: int) -> dict[str, Any]:
 
     So each line is thinner than the one before, with other dashes and another marker.
     """
-    color, dash = run_color(index), list(DASHES)[index % len(DASHES)]
+    color, dash = nth_color(RUN_COLORS, index), list(DASHES)[index % len(DASHES)]
     return {
         "line": dict(color=color, dash=dash, width=max(3 - 0.2 * index, 2)),
         "marker": dict(color=color, symbol=symbol_of(index), size=max(12 - index, 7)),
@@ -117,19 +116,13 @@ def heatmap(
     x: Sequence[str],
     y: Sequence[str],
     hover: str,
+    height: int,
     inside: str | None = None,
+    top: float = 1.0,
     **more: Any,
-) -> go.Heatmap:
-    """Return a heatmap. ``hover`` and ``inside`` are Plotly's templates of a cell's text."""
-    return go.Heatmap(
-        z=z,
-        x=x,
-        y=y,
-        hovertemplate=hover + "<extra></extra>",
-        texttemplate=inside,
-        colorscale="Blues",  # the page replaces it by the colors of its theme
-        xgap=1,
-        ygap=1,
-        colorbar=dict(thickness=10, outlinewidth=0),
-        **more,
-    )
+) -> go.Figure:
+    """Return a heatmap from 0 to ``top``; ``hover`` and ``inside`` are templates for its texts."""
+    style: dict[str, Any] = dict(xgap=1, ygap=1, colorbar=dict(thickness=10, outlinewidth=0))
+    # The page replaces the colors by those of its theme.
+    style |= dict(colorscale="Blues", hovertemplate=hover + "<extra></extra>", texttemplate=inside)
+    return draw([go.Heatmap(z=z, x=x, y=y, zmin=0, zmax=top, **style, **more)], height=height)

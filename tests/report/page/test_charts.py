@@ -103,7 +103,7 @@ def test_alignment_by_expert_and_layer():
     assert list(cells.y) == ["expert 1 (reach 1)", "expert 2 (reach 0.25)"]
     assert [[round(z, 6) for z in row] for row in cells.z] == [[0.7, 0.3], [0.6, 0.0]]
     (chart,) = [c for c in route_charts(ShownRun("R", aligned)) if c.title == "Alignment"]
-    assert "1 trials of another reach, 1 taken" in chart.caption
+    assert "Trials of another reach: 1, adopted: 1" in chart.caption
     nothing = rich_record(alignment={"layers": 2, "experts": {}, "events": []})
     assert "Alignment" not in charts(nothing)
 

@@ -117,10 +117,7 @@ ALIGN = run("align", 41.0, 41.6, method="Align", reservoir=True)
             "align has the highest mean mIoU, 41.3; TENT + robust has the lowest, 41.2.",
         ),
         ([TENT, run("again", 33.1, 33.1)], "All 2 runs have the same mean mIoU, 33.1."),
-        (
-            [TENT],
-            "The mean mIoU of TENT falls from 34.0 at the first visit to 32.2 at the last.",
-        ),
+        ([TENT], "The mean mIoU of TENT falls from 34.0 at the first visit to 32.2 at the last."),
         ([run("short", 34.0)], "The mean mIoU of short is 34.0."),
         (
             [run("flat", 34.0, 34.04)],
