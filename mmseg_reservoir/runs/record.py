@@ -134,7 +134,7 @@ class RunRecord:
         return self.to_json()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything recorded so far; the routes are in ``routes.jsonl`` when this returns."""
+        """Write the routes to ``routes.jsonl``, and return everything else so far."""
         self._append_routes()
         return {
             "about": strict_json(self.header),

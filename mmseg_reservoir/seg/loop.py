@@ -279,9 +279,9 @@ class RecurringTestLoop(TestLoop):
             return iter(_without_first(self.dataloader, self.batches_done))
 
     def _report_bad(self, bad: Sequence[BadImage]) -> None:
+        where = self.visit
         for image in bad:
-            visit = {"round": self.visit.round, "domain": self.visit.domain}
-            self.skipped.append({**visit, **vars(image)})
+            self.skipped.append({"round": where.round, "domain": where.domain, **vars(image)})
             self.runner.logger.warning(f"image skipped: {image.cause}")
 
 

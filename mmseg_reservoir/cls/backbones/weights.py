@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from ...errors import ReservoirError
-from ...io.checkpoints import read_weights
+from ...io.checkpoints import find_misfits, read_weights
 
 PREFIXES = ("module.", "model.")
 """What DataParallel and RobustBench put before names."""
@@ -24,13 +24,9 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
             for counters that old versions of torch had not.
     """
     weights = plain(read_weights(path))
-    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    faults = [
-        *(f"{n} is missing" for n in wanted if n not in given and not _is_counter(n)),
-        *(f"{n} has no place" for n in given if n not in wanted and not _is_counter(n)),
-        *(f"{n} is {given[n]}, not {s}" for n, s in wanted.items() if given.get(n, s) != s),
-    ]
+    wanted = net.state_dict()
+    missing, reshaped, unexpected = find_misfits(weights, wanted)
+    faults = [*missing, *(f"{name}: not in the model" for name in unexpected), *reshaped]
     if faults:
         raise ReservoirError(
             f"{path} does not fit {type(net).__name__} ({len(faults)} differences: "
@@ -58,7 +54,3 @@ def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             norm = direction.norm(dim=over, keepdim=True)
             folded[name.removesuffix("_g")] = length * direction / norm
     return folded
-
-
-def _is_counter(name: str) -> bool:
-    return name.endswith("num_batches_tracked")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ReservoirError
-from ...io.checkpoints import find_weights
+from ...io.checkpoints import find_misfits, find_weights
 
 Shape = tuple[int, ...]
 
@@ -139,18 +139,8 @@ def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> N
             f"the checkpoint is {_describe(saved)}, the config's model {_describe(expected)}: "
             "give --config a model of the checkpoint's size"
         )
-    problems = [
-        f"{name}: {saved[name]} in the checkpoint, {shape} in the model"
-        for name, shape in expected.items()
-        if saved.get(name, shape) != shape
-    ]
-    # Checkpoints of old torch do not have these counters, and nothing reads them.
-    problems += [
-        f"{name}: missing in the checkpoint"
-        for name in expected
-        if name not in saved and not name.endswith("num_batches_tracked")
-    ]
-    problems += [f"{name}: not in the model" for name in saved if name not in expected]
+    missing, reshaped, unexpected = find_misfits(weights, expected)
+    problems = [*reshaped, *missing, *(f"{name}: not in the model" for name in unexpected)]
     if problems:
         raise ReservoirError(
             f"{len(problems)} tensors do not fit the config's model ({_few(problems, '; ')}): give "
