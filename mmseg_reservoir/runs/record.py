@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import ReservoirError
 from ..io.files import write_text
-from .image_times import Spread, image_times
-from .record_entries import VisitRecord, finite
 from .route_log import RouteLog
 from .style_sample import StyleSample
+from .visits import Spread, VisitRecord, finite, image_times
 
 if TYPE_CHECKING:  # tables are made without torch, which takes seconds to import
     from ..core.outcome import Outcome

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ReservoirError
 from ..io.files import append_bytes, explain_disk_errors, remove_file, write_text
-from .record_entries import finite
+from .visits import finite
 
 FILE = "routes.jsonl"
 

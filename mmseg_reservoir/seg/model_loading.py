@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import importlib.util
 import logging
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import mmseg
 import numpy as np
 import torch
+import yaml
 from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
@@ -24,9 +28,10 @@ from ..io.checkpoints import find_weights
 from ..io.files import shipped
 from .checkpoint import check_compatible, load, read_checkpoints_safely
 from .forward import ADVICE, MASK_HEADS
-from .model_zoo import find_in_zoo
 
 _logger = logging.getLogger(__name__)
+_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
+_ZOO = Path(mmseg.__file__).parent / ".mim"
 _PIPELINE = [dict(type="LoadImageFromFile"), dict(type="PackSegInputs")]
 
 
@@ -56,6 +61,39 @@ def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config,
             f"no weights for {cfg.filename or 'the config'}: give weights=FILE (--weights FILE)"
         )
     return _with_test_data(cfg), str(weights)
+
+
+def find_in_zoo(name: str) -> tuple[Path, str]:
+    """Return the config file of a model in mmseg's zoo, and the address of its weights."""
+    models = _zoo_models()
+    if name not in models:
+        near = difflib.get_close_matches(name, models, n=3)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        raise ReservoirError(
+            f"{name!r} is no config file, none of ours, and no model of mmseg's zoo{hint}"
+        )
+    model = models[name]
+    if not model.get("Weights"):
+        raise ReservoirError(f"mmseg's zoo has no weights of {name}: give weights=FILE")
+    return _ZOO / model["Config"], model["Weights"]
+
+
+@cache
+def _zoo_models() -> dict[str, dict[str, Any]]:
+    """Return all models by name, without those in metafiles that the package lacks."""
+    index = _ZOO / "model-index.yml"
+    if not index.is_file():
+        raise ReservoirError(
+            f"mmseg has no {index}, by which names of models are found: install mmsegmentation as "
+            "a package, or give a config file and weights"
+        )
+    files = [_ZOO / name for name in _read_yaml(index)["Import"]]
+    metafiles = [_read_yaml(file) for file in files if file.is_file()]
+    return {model["Name"]: model for file in metafiles for model in file.get("Models") or []}
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    return yaml.load(path.read_text(encoding="utf-8"), _YamlLoader)
 
 
 def _with_test_data(cfg: Config) -> Config:

@@ -24,7 +24,7 @@ from ...routing.base import Router
 from ...snapshot import save_reservoir
 from ..bad_images import BadImage
 from ..forward import check_model
-from ..quiet_runner import FILE_ONLY
+from ..runner import FILE_ONLY
 from ..source_images import ConfigSource, workplace_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from ...core.outcome import NOT_ADAPTING
 from ...report.progress import StreamProgress
 from ..metric import VisitIoUMetric
-from ..quiet_runner import log_to_file
+from ..runner import log_to_file
 
 
 @HOOKS.register_module()
