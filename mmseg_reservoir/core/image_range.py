@@ -60,17 +60,17 @@ class ImageRange:
         return cls((mean.tolist(), std.tolist()), bgr)
 
     def to_unit(self, images: Tensor) -> Tensor:
-        """RGB images in [0, 1]."""
+        """Return RGB images in [0, 1]."""
         images = images * self.std.to(images) + self.mean.to(images)
         return images.flip(1) if self.bgr else images
 
     def from_unit(self, images: Tensor) -> Tensor:
-        """The inverse of :meth:`to_unit`."""
+        """Undo :meth:`to_unit`."""
         images = images.flip(1) if self.bgr else images
         return (images - self.mean.to(images)) / self.std.to(images)
 
     def to_imagenet(self, images: Tensor) -> Tensor:
-        """The images as VGG-19 wants them; those that are so already stay untouched."""
+        """Return images as VGG-19 expects them; those that already are stay untouched."""
         if images.ndim != 4 or images.shape[1] != 3:
             raise ReservoirError(
                 f"images must be (N, 3, H, W) for their style to be looked at, got "

@@ -127,7 +127,7 @@ def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
 
 
 def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
-    """Warnings about runs of one group that differ from the first in more than the seed."""
+    """Warn of runs of one group that differ from the first in more than the seed."""
     warnings = []
     facts = {file: _facts(results) for file, results in group.items()}
     first, *others = facts
@@ -147,7 +147,7 @@ def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
 
 
 def _facts(results: Results) -> dict[str, dict[str, Any] | None]:
-    """What the runs of a group should share."""
+    """Return what the runs of a group should share."""
     data, loop = results.get("data"), results["config"].get("test_cfg") or {}
     shuffled = loop.get("shuffle", "never") != "never"
     return {

@@ -158,7 +158,7 @@ class RunRecord:
         self.routes = self._log.restore(state["n_routes"])
 
     def _times(self) -> dict[tuple[int, str], Spread]:
-        """Seconds per image by visit."""
+        """Return the seconds per image by visit."""
         # A stream that is scored as one domain has one visit per round, but routes of many domains.
         last = {round: (round, domain) for round, domain in self.visits}
         seconds = defaultdict(list)
@@ -170,7 +170,7 @@ class RunRecord:
         return {key: Spread.of(values) for key, values in seconds.items()}
 
     def _stages(self) -> dict[str, float] | None:
-        """Seconds per image in each stage; None if nothing adapted."""
+        """Return the seconds per image in each stage; None if nothing adapted."""
         total = sum(visit.seconds or 0.0 for visit in self.visits.values())
         images = sum(visit.n_images for visit in self.visits.values())
         if not self._stage_seconds or not total:

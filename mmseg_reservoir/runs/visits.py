@@ -22,7 +22,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of one value or more."""
+        """Measure one value or more."""
         if len(values) < 2:
             return cls(values[0], values[0], values[0])
         low, _, high = quantiles(values, n=4, method="inclusive")
@@ -77,7 +77,7 @@ class VisitRecord:
     more: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self, metric: str, times: Spread | None = None) -> dict[str, Any]:
-        """As plain data, the score under its name, with the seconds per image where known."""
+        """Return plain data, with the score under its name and the seconds per image."""
         return {
             "round": self.round,
             "domain": self.domain,
@@ -92,7 +92,7 @@ class VisitRecord:
 
 
 def finite(value: Any) -> Any:
-    """The same value with None in place of every number that is not finite."""
+    """Replace every number that is not finite by None."""
     if isinstance(value, Mapping):
         return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

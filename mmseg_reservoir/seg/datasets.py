@@ -62,7 +62,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """All images with their labels; a missing folder or file is an error, not a skip."""
+        """List all images with their labels; a missing folder or file is an error."""
         folder = Path(self.data_prefix["img_path"])
         samples = super().load_data_list() if folder.is_dir() else []
         if not samples:
@@ -135,7 +135,7 @@ def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
 
 
 def without_labels(pipeline: Sequence[dict]) -> list[dict]:
-    """The steps of a pipeline except the one that loads labels."""
+    """Return the steps of a pipeline except the one that loads labels."""
     return [step for step in pipeline if not str(step["type"]).endswith("LoadAnnotations")]
 
 
@@ -251,7 +251,7 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """The images of the sequences that are wanted."""
+        """List the images of the chosen sequences."""
         samples = super().load_data_list()
         if not self.wanted:
             return samples

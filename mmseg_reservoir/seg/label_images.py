@@ -46,14 +46,14 @@ def paint(label: np.ndarray, palette: Palette) -> np.ndarray:
 
 
 def overlay(image: np.ndarray, label: np.ndarray, palette: Palette) -> np.ndarray:
-    """The colors half transparent over the image (BGR); what has no class stays as it is."""
+    """Draw the colors half transparent over the image (BGR), except on pixels of no class."""
     blended = cv2.addWeighted(image, 0.5, paint(label, palette), 0.5, 0)
     unknown = (label >= len(palette))[..., None]
     return np.where(unknown, image, blended)
 
 
 def legend(label: np.ndarray, classes: Sequence[str], palette: Palette, width: int) -> np.ndarray:
-    """A strip with color and name of every class that occurs, in rows of the given width."""
+    """Draw color and name of every class that occurs, in rows of the given width."""
     present = [index for index in np.unique(label) if index < len(classes)]
     places, x, y = [], 4, 0
     for index in present:

@@ -22,7 +22,7 @@ from ..runs.record import RunRecord
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .datasets import make_labels_optional
 from .frame_clock import FrameClock, FrameRate
-from .metric import evaluate_frozen, with_exact_iou
+from .metric import evaluate, evaluate_frozen, with_exact_iou
 from .model_loading import class_count, classes_by_number
 from .named_sets import (
     Domains,
@@ -206,7 +206,7 @@ class RecurringTestLoop(TestLoop):
         """The record of the run; set by the hook that keeps one."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream is: scores of visits, batches done, what metrics counted in them."""
+        """Return the position in the stream, the scores so far, and the counts of the metrics."""
         return {
             "visit": self._begun,
             "batches": self.batches_done,
@@ -251,9 +251,7 @@ class RecurringTestLoop(TestLoop):
                 self.clock.arrive(len(bad) + (0 if batch is None else len(batch["inputs"])))
             if batch is not None:
                 self.run_iter(index, batch)
-        metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
-        # Numbers of numpy become plain ones.
-        metrics = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
+        metrics = evaluate(self.evaluator, len(self.dataloader.dataset))
         self._begun, self.batches_done = visit.index + 1, 0
         if "mIoU" in metrics:
             self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
@@ -271,7 +269,7 @@ class RecurringTestLoop(TestLoop):
             self.runner.logger.info(f"after round {rounds}, {name}: mIoU {miou:.2f}")
 
     def _batches_left(self) -> Iterator[Any]:
-        """The batches of the visit that have not been done; the others are not even read."""
+        """Return the remaining batches of the visit; the others are not read."""
         if self.batches_done == 0:
             return iter(self.dataloader)
         # A loader draws a random number when it begins: this one had begun before.
@@ -286,7 +284,7 @@ class RecurringTestLoop(TestLoop):
 
 
 def _without_first(loader: DataLoader, count: int) -> DataLoader:
-    """The same loader without its first batches."""
+    """Return the same loader without its first batches."""
     return DataLoader(
         loader.dataset,
         batch_sampler=list(loader.batch_sampler)[count:],

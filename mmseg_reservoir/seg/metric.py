@@ -95,7 +95,7 @@ class VisitIoUMetric(IoUMetric):
         return self._summary(_total(self.results))["mIoU"] if self.results else float("nan")
 
     def evaluate(self, size: int) -> dict[str, float]:
-        """The scores of the visit; none if nothing had a label."""
+        """Return the scores of the visit; an empty dict without labels."""
         self.per_class = {}
         self.strange_labels, self.strange_so_far = self.strange_so_far, 0
         return super().evaluate(size) if self.results else {}
@@ -120,7 +120,7 @@ class VisitIoUMetric(IoUMetric):
 
 
 def _total(results: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
-    """Pixels of all images by class; as doubles, in which numbers of pixels add without rounding.
+    """Add up the pixels of all images by class, as doubles, which do not round such sums.
 
     Rows: intersection, union, prediction, label.
     """
@@ -134,12 +134,18 @@ def _mean(values: np.ndarray) -> float:
 
 
 def with_exact_iou(evaluator: dict | list) -> list[dict]:
-    """The metrics of an evaluator, an ``IoUMetric`` in its exact version."""
+    """Replace an ``IoUMetric`` among the metrics of an evaluator by its exact version."""
     metrics = evaluator if isinstance(evaluator, (list, tuple)) else [evaluator]
     return [
         {**metric, "type": "VisitIoUMetric"} if metric["type"] == "IoUMetric" else metric
         for metric in metrics
     ]
+
+
+def evaluate(evaluator: Evaluator, size: int) -> dict[str, Any]:
+    """Return the scores of an evaluator, with plain numbers instead of numpy's."""
+    scores = evaluator.evaluate(size)
+    return {n: v.item() if hasattr(v, "item") else v for n, v in scores.items()}
 
 
 @torch.no_grad()
@@ -155,11 +161,10 @@ def evaluate_frozen(
     with _frozen(model, domain), autocast(enabled=fp16):
         for batch in loader:
             evaluator.process(data_samples=model.test_step(batch), data_batch=batch)
-    metrics = evaluator.evaluate(len(loader.dataset))
+    metrics = evaluate(evaluator, len(loader.dataset))
     exact = [metric for metric in evaluator.metrics if isinstance(metric, VisitIoUMetric)]
     per_class = exact[0].per_class if exact else {}
-    plain = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
-    return {"n_images": len(loader.dataset), "per_class": per_class, **plain}
+    return {"n_images": len(loader.dataset), "per_class": per_class, **metrics}
 
 
 @contextmanager

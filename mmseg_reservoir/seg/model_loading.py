@@ -1,4 +1,4 @@
-"""A segmentor outside of a run: its config, its weights, and what its classes are."""
+"""A segmentor outside of a run: its config, its weights and its classes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PIPELINE = [dict(type="LoadImageFromFile"), dict(type="PackSegInputs")]
 
 
 def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config, str]:
-    """Config and weights of a model.
+    """Return config and weights of a model.
 
     Args:
         model: A config, or its file; the name of a bundled config; or the name of a
@@ -97,7 +97,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _with_test_data(cfg: Config) -> Config:
-    """The config with a test dataloader, of single images, whether or not it has one."""
+    """Return the config with a test dataloader of single images."""
     dataset = (cfg.get("test_dataloader") or {}).get("dataset") or {}
     steps = list(dataset.get("pipeline") or _PIPELINE)
     cfg.test_dataloader = dict(
@@ -156,7 +156,7 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
 
 
 def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Classes and palette: of the checkpoint, or of the config's data, or by their number."""
+    """Return classes and palette of the checkpoint, of the config's data, or by their number."""
     meta = dict(saved.get("dataset_meta") or {})
     if not meta and "CLASSES" in saved:  # mmseg 0.x
         meta = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
@@ -204,5 +204,5 @@ def _numbered_classes(count: int) -> dict[str, Any]:
 
 
 def is_cityscapes(meta: dict[str, Any]) -> bool:
-    """Whether a model has Cityscapes' classes."""
+    """Return whether a model has Cityscapes' classes."""
     return tuple(meta["classes"]) == tuple(CityscapesDataset.METAINFO["classes"])

@@ -44,7 +44,7 @@ class QuietRunner(Runner):
                 raise
 
     def build_logger(self, *args: Any, **kwargs: Any) -> MMLogger:
-        """The runner's logger, which writes everything to its file."""
+        """Return the runner's logger, which writes everything to its file."""
         logger = super().build_logger(*args, **kwargs)
         for handler in logger.handlers:
             if isinstance(handler, logging.FileHandler):
@@ -54,7 +54,7 @@ class QuietRunner(Runner):
         return logger
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict:
-        """As mmengine's; what it prints, beside a line in the log, is for the log file."""
+        """Load as mmengine does, but print only to the log file."""
         with redirect_stdout(io.StringIO()) as printed:
             checkpoint = super().load_checkpoint(*args, **kwargs)
         log_to_file(self.logger, printed.getvalue().rstrip())

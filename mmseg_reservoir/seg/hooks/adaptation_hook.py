@@ -25,7 +25,7 @@ from ...snapshot import save_reservoir
 from ..bad_images import BadImage
 from ..forward import check_model
 from ..runner import FILE_ONLY
-from ..source_images import ConfigSource, workplace_of
+from ..source_images import ConfigSource, context_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
 """The groups of a config that describe adaptation; :class:`RunBuilder` gets all of them."""
@@ -90,7 +90,7 @@ class AdaptationHook(Hook):
         if self.method is not None:
             plan.replace(method=self.method(model))
         runner.logger.info(plan.describe(), extra=FILE_ONLY)
-        context = workplace_of(runner.cfg, model)
+        context = context_of(runner.cfg, model)
         pipeline = plan.assemble(context)
         calibration = plan.calibrate(pipeline, context)
         if calibration is not None:
@@ -128,7 +128,7 @@ class AdaptationHook(Hook):
 
 
 def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> RunBuilder:
-    """The plan of a run, from its config.
+    """Return the builder of a run, from its config.
 
     Parts of the reservoir that are ready made, by the names of their options, take the place of
     the config's.
@@ -145,7 +145,7 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
 
 @torch.no_grad()
 def _first_inputs(runner: Runner, model: nn.Module) -> Tensor:
-    """The first image of the stream that can be used, as the model gets it."""
+    """Return the first usable image of the stream, as the model gets it."""
     dataset = runner.test_loop.dataloader.dataset
     samples = (dataset[index] for index in range(len(dataset)))
     usable = next((one for one in samples if not isinstance(one, BadImage)), None)

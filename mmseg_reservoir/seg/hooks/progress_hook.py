@@ -1,4 +1,4 @@
-"""Where the stream of a test is, shown while it runs."""
+"""Progress of a test."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ProgressHook(Hook):
         self._progress.end_visit(score)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream is."""
+        """Return the position in the stream."""
         return self._progress.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

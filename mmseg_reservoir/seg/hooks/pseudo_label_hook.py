@@ -126,7 +126,7 @@ class PseudoLabelHook(Hook):
 
 
 def panel(pictures: dict[str, np.ndarray], max_width: int) -> np.ndarray:
-    """Pictures (BGR) side by side, each below its caption."""
+    """Put pictures (BGR) side by side, each below its caption."""
     height, width = next(iter(pictures.values())).shape[:2]
     size = (min(width, max_width), round(height * min(1, max_width / width)))
     columns = []

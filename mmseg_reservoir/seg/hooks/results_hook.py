@@ -1,4 +1,4 @@
-"""What came out: ``results.json``, ``results.csv`` and the tables at the end."""
+"""Results of a run: ``results.json``, ``results.csv`` and the tables at the end."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class ResultsHook(Hook):
         self.record.write()
 
     def state_dict(self) -> dict[str, Any]:
-        """The record so far."""
+        """Return the record so far."""
         return self.record.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

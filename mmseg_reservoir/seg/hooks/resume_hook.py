@@ -101,5 +101,5 @@ class ResumeHook(Hook):
 
 
 def _hooks_with_state(runner: Runner) -> dict[str, Any]:
-    """Hooks by the name of their class; one of a kind in a run."""
+    """Return the hooks with a state by the name of their class; a run has one of each."""
     return {type(hook).__name__: hook for hook in runner.hooks if hasattr(hook, "state_dict")}

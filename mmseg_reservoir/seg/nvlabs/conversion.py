@@ -55,7 +55,7 @@ class Converted(NamedTuple):
 
 
 def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a loaded checkpoint, without the prefix of data-parallel training."""
+    """Return the tensors of a checkpoint, without the prefix of data-parallel training."""
     weights = find_weights(checkpoint)
     return {name.removeprefix("module."): tensor for name, tensor in weights.items()}
 
@@ -163,7 +163,7 @@ def _with_packed_attention(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _new_name(name: str) -> str | None:
-    """The new name of a tensor, None where it has no place."""
+    """Return the new name of a tensor; None if the model has no such tensor."""
     module, _, kind = name.rpartition(".")
     if match := re.fullmatch(r"backbone\.block([1-4])\.(\d+)\.(.+)", module):
         stage, block, part = match.groups()
