@@ -1,4 +1,4 @@
-"""Old import paths: they work for one release, with a warning that names the new one."""
+"""Old import paths. They work for one release, with a warning that names the new one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 RENAMED = {
+    "becotta.discriminator": "becotta.mixture",
+    "becotta.variants": "becotta.inject",
     "build": "config.builder",
     "check": "datasets.check",
     "checkpoint_files": "io.checkpoints",
