@@ -16,7 +16,7 @@ from ..datasets.check.file_facts import Facts, examine
 from ..errors import ReservoirError
 
 _SMALLEST = 8
-"""Pixels on a side: what is smaller is no picture of a scene."""
+"""Pixels on a side, below which an image shows no scene."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -31,12 +31,13 @@ class BadImage:
 class CheckedDataset(Dataset):
     """A segmentation dataset that checks every sample and reports those that cannot be used.
 
-    In all else it is the dataset itself. A sample that was found good is not examined again, as a
-    stream visits the same files many times.
+    Otherwise it behaves as the dataset. A usable sample is not examined again, as a stream visits
+    the same files many times.
 
     Args:
-        dataset: Gives samples as mmseg's ``PackSegInputs`` makes them; of others nothing is asked.
-        skip: Give a `BadImage` in the place of a sample that cannot be used, instead of an error.
+        dataset: A dataset with samples of mmseg's ``PackSegInputs``; other samples are not checked.
+        skip: Return a `BadImage` for a sample that cannot be used, instead of an error. Defaults to
+            False.
     """
 
     def __init__(self, dataset: Any, skip: bool = False) -> None:
@@ -88,29 +89,29 @@ def check_sizes(inputs: Sequence[Tensor]) -> None:
 
 
 def explain(info: Mapping[str, Any], error: Exception) -> str:
-    """Which of an image and its label could not be read, and why.
+    """Return which file of a sample could not be read, and why.
 
     Args:
-        info: What a dataset of mmseg knows of a sample.
-        error: What its pipeline raised.
+        info: The entry of the sample in a dataset of mmseg.
+        error: The error of its pipeline.
     """
     files = {key: str(info[key]) for key in ("img_path", "seg_map_path") if info.get(key)}
     label = files.get("seg_map_path")
     if label and not Path(label).exists() and label not in str(error):
-        del files["seg_map_path"]  # labels are optional: nobody asked for this one
+        del files["seg_map_path"]  # labels are optional: this one was not asked for
     facts = {key: examine(Path(file), key == "seg_map_path") for key, file in files.items()}
     for key, file in files.items():
         fault = _fault_of_file(facts[key])
         if fault:
-            return f"cannot read {file}, which {fault}: {_MEND}"
+            return f"cannot read {file}, which {fault}: {_REMEDY}"
     shapes = [fact.shape for fact in facts.values()]
     if len(shapes) == 2 and None not in shapes and shapes[0] != shapes[1]:
         return _different_sizes(files["seg_map_path"], shapes[1], files["img_path"], shapes[0])
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"cannot read {' or '.join(files.values())} ({reason}): {_MEND}"
+    return f"cannot read {' or '.join(files.values())} ({reason}): {_REMEDY}"
 
 
-_MEND = "the file is missing or damaged; restore or remove it"
+_REMEDY = "the file is missing or damaged; restore or remove it"
 
 
 def _fault_of_file(facts: Facts) -> str | None:
@@ -118,13 +119,13 @@ def _fault_of_file(facts: Facts) -> str | None:
 
 
 def _fault_of_sample(sample: Any) -> str | None:
-    """Why a sample that was read cannot be used all the same; None if it can."""
+    """Return why a sample that could be read cannot be used; None if it can."""
     annotation = sample.get("data_samples") if isinstance(sample, Mapping) else None
     if annotation is None:
         return None
     image, size = str(annotation.get("img_path")), tuple(annotation.get("ori_shape", ()))[:2]
     if len(size) == 2 and min(size) < _SMALLEST:
-        return f"the image {image} is only {size[0]}x{size[1]} pixels: {_MEND}"
+        return f"the image {image} is only {size[0]}x{size[1]} pixels: {_REMEDY}"
     if _bits(image) == 16:
         return (
             f"the image {image} has 16 bits per channel, of which a model sees the upper 8, and a "

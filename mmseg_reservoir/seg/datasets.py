@@ -26,7 +26,7 @@ from .bad_images import explain
 
 
 class _NamesBrokenFiles:
-    """Mixin: an error while reading a sample names the file, in this process or a worker."""
+    """Mixin that names the file in an error while a sample is read, also in a worker."""
 
     def prepare_data(self, idx: int) -> Any:
         try:
@@ -84,11 +84,11 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 
 
 def make_labels_optional(dataset: Any) -> None:
-    """Let a dataset without any label be read: its images are adapted to, and not scored.
+    """Let a dataset without any label be read: its images are adapted to, but not scored.
 
     Args:
-        dataset: Any dataset, after ``full_init``. One of another making than mmengine's, or with
-            files that are not on this disk, stays as it is.
+        dataset: Any dataset, after ``full_init``. A dataset that is not mmengine's, or has
+            files that are not on this disk, does not change.
     """
     for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
         if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
@@ -108,7 +108,7 @@ def label_names(dataset: Any) -> dict[str, str]:
     """Return a name for the predicted label of every image, by its path.
 
     That is the name of the image, or its path below the folder of all where two share a name. A
-    dataset of another making than mmengine's has no names.
+    dataset that is not mmengine's has no names.
     """
     if not hasattr(dataset, "get_data_info"):
         return {}
