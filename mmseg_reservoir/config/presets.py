@@ -101,7 +101,7 @@ DEFAULT = "robust"
 def with_preset(options: Options | str) -> dict[str, Any]:
     """Merge options of a reservoir over the preset that they name (``robust`` if none).
 
-    A group whose ``type`` differs from the preset's replaces the preset's group, because the
+    A group with another ``type`` than the preset's replaces the preset's group, because the
     options of one strategy mean nothing to another. So does an object.
 
     Args:

@@ -29,8 +29,8 @@ class WarmStart:
     """The saved reservoir that a run starts from.
 
     Args:
-        start_from: The folder of a saved reservoir, whose experts and calibration are used. None
-            starts with the source model alone.
+        start_from: The folder of a saved reservoir. The run uses its experts and calibration. None
+            starts with the source model.
         frozen: Route to the saved experts only: nothing adapts, and no expert is added.
     """
 
