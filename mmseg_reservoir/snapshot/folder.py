@@ -11,8 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from .. import __version__
 from ..core.reservoir import Tally
 from ..errors import ReservoirError, refusing
@@ -23,7 +21,7 @@ from .reservoir_snapshot import Expert, ReservoirSnapshot
 from .vector_layout import VectorLayout
 
 FORMAT = "mmseg_reservoir.reservoir"
-SCHEMA = 1
+SCHEMA = 2
 """To be raised when folders are arranged in another way: others are refused, not guessed at."""
 
 MANIFEST = "manifest.json"
@@ -63,7 +61,7 @@ def _write_files(contents: ReservoirSnapshot, folder: Path) -> None:
         "identity": contents.identity,
         "k_max": contents.k_max,
         "about": contents.about,
-        "experts": [summary(expert) for expert in contents.experts],
+        "experts": [{**asdict(e.tally), **contents.summary(e)} for e in contents.experts],
         "files": {file.name: file_digest(file) for file in files},
     }
     try:
@@ -129,13 +127,6 @@ def expert_file(index: int) -> str:
     return f"expert_{index:02d}.safetensors"
 
 
-def summary(expert: Expert) -> dict[str, Any]:
-    """What the manifest says of an expert: what it has met, and what its guard did."""
-    guard = expert.parts.get("guard", {})
-    watch = {k: v for k, v in (guard.get("watch") or {}).items() if not isinstance(v, Tensor)}
-    return {**asdict(expert.tally), "guard": {**watch, "events": guard.get("events", [])}}
-
-
 def _read_expert(path: Path, layout: VectorLayout) -> Expert:
     state, _ = read_state(path)
     expert = Expert(**{**state, "tally": Tally(**state["tally"])})
@@ -156,14 +147,14 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             raise ReservoirError(
                 f"{path} was written by mmseg_reservoir {manifest.get('version')} with schema "
                 f"{schema} of saved reservoirs, this version reads schema {SCHEMA}: use the "
-                "version that wrote it"
+                "version that wrote it, or let its run save the reservoir again with this one"
             )
         if kind != FORMAT or digest != _digest(manifest):
             raise ValueError("its content is not what was written")
         for name, types in _FIELDS.items():
             if type(manifest[name]) is not types:
                 raise TypeError(f"{name} must be a {types.__name__}")
-        if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "numbers"}:
+        if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "options"}:
             raise ValueError("it tells of no expert, or not what they are")
         return manifest
 

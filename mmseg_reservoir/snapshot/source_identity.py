@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..core.state import tensor_bytes
 from ..style.calibration import Calibration
-from .domains import kind_of
 from .vector_layout import VectorLayout
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which old torch did not save, and nobody uses
@@ -67,7 +66,7 @@ def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> d
             "scaling": layout.scaling,
             "batch_share": layout.batch_share,
         },
-        "router": kind_of(pipeline.router),
+        "router": type(pipeline.router).__name__,
         "style": style,
     }
     for name in ("guard", "pooling", "alignment"):
