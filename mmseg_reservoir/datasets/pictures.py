@@ -25,6 +25,9 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 Filter = Literal["bilinear", "bicubic"]
 
 
+Filter = Literal["bilinear", "bicubic"]
+
+
 @checked
 @dataclass(frozen=True)
 class Preprocess:

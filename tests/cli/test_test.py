@@ -236,7 +236,15 @@ def test_a_run_says_nothing_but_what_it_does(minicity, tmp_path):
     """Of other libraries only mmengine's line about the checkpoint is shown, and no warning."""
     words = [TINY / "segformer-tiny_tent.py", f"--work-dir={tmp_path}", "--cfg-options"]
     done = subprocess.run(
-        [sys.executable, test_tta.__file__, *words, *data_options(minicity), *SHORT],
+        [
+            sys.executable,
+            "-m",
+            "mmseg_reservoir.cli",
+            "test",
+            *words,
+            *data_options(minicity),
+            *SHORT,
+        ],
         env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"},
         capture_output=True,
         text=True,
