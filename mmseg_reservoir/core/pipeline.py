@@ -39,6 +39,11 @@ class AdaptationPipeline(ABC):
             published implementation do), or a second one ``"after"`` it (as in Algorithm 1).
     """
 
+    router: Router
+    """The router; a pipeline without a reservoir has none."""
+    encoder: Callable[[Tensor], Tensor] | None
+    """The style encoder of the router, if it needs styles."""
+
     def __init__(
         self, method: AdaptationMethod, predict: Literal["before", "after"] = "before"
     ) -> None:
