@@ -175,7 +175,7 @@ def test_nothing_fails_silently(capfd, minicity, tmp_path):
 
     printed = capfd.readouterr().out
     assert f"image skipped: cannot read {broken}, which is empty" in printed
-    assert "round 1/1 night: no labelled pixel" in printed
+    assert "round 1/1 night: no labeled pixel" in printed
     assert f"{fog['mIoU']:.2f}*" in printed
     assert "5 of 5 updates were skipped as not finite or rolled back" in printed
     assert "1 images could not be used and were skipped" in printed

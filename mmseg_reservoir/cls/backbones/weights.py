@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from ...errors import ReservoirError
-from ...io.checkpoints import read_weights
+from ...io.checkpoints import find_misfits, read_weights
 
 PREFIXES = ("module.", "model.")
 """Prefixes of DataParallel and RobustBench."""
@@ -22,13 +22,9 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
     The keys must match exactly, except for BatchNorm's counters, which old files do not have.
     """
     weights = plain(read_weights(path))
-    expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    faults = [
-        *(f"{n} is missing" for n in expected if n not in shapes and not _is_counter(n)),
-        *(f"{n} has no place" for n in shapes if n not in expected and not _is_counter(n)),
-        *(f"{n} is {shapes[n]}, not {s}" for n, s in expected.items() if shapes.get(n, s) != s),
-    ]
+    expected = net.state_dict()
+    missing, reshaped, unexpected = find_misfits(weights, expected)
+    faults = [*missing, *(f"{name}: not in the model" for name in unexpected), *reshaped]
     if faults:
         raise ReservoirError(
             f"{path} does not fit {type(net).__name__} ({len(faults)} differences: "
@@ -56,7 +52,3 @@ def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             norm = direction.norm(dim=over, keepdim=True)
             folded[name.removesuffix("_g")] = length * direction / norm
     return folded
-
-
-def _is_counter(name: str) -> bool:
-    return name.endswith("num_batches_tracked")
