@@ -1,4 +1,4 @@
-"""Old import paths: they work for one release, with a warning that names the new one."""
+"""Old import paths. They work for one release, with a warning that names the new one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import Any
 
 RENAMED = {
+    "becotta.discriminator": "becotta.mixture",
+    "becotta.variants": "becotta.inject",
     "build": "config.builder",
     "check": "datasets.check",
     "checkpoint_files": "io.checkpoints",
@@ -29,7 +31,7 @@ RENAMED = {
     "state_files": "io.state_files",
     "params.becotta_params": "params.selections",
     "params.norm_statistics": "params.normalization",
-    "params.normalisation": "params.normalization",
+    "params.normalisation": "params.normalization",  # old name
     "style.distance": "style.statistics",
     "style.source_styles": "style.calibration",
     "style.view_size": "style.encoder",

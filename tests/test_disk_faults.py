@@ -70,7 +70,7 @@ def source_styles(folder):
 
 
 def read_source_styles(folder):
-    return Calibration.load(folder / "calibration.safetensors").about.get("version", 1)
+    return Calibration.load(folder / "calibration.safetensors").origin.get("version", 1)
 
 
 def state(folder):

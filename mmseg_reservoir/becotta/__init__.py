@@ -1,12 +1,21 @@
 """BECoTTA: mixtures of low-rank experts with gates by domain (Lee et al., ICML 2024).
 
-The parts of the network and their warm-up on the source. What happens at test time is
-``mmseg_reservoir/methods/becotta.py``. Nothing here imports mmseg.
+The modules and their warm-up on the source. For test time see ``methods/becotta.py``. Nothing here
+imports mmseg.
 """
 
-from .discriminator import DomainDiscriminator
-from .inject import BecottaParts, inject, remove, select_becotta
+from .inject import (
+    DOMAINS,
+    VARIANTS,
+    BecottaParts,
+    Variant,
+    find_variant,
+    inject,
+    remove,
+    select_becotta,
+)
 from .mixture import (
+    DomainDiscriminator,
     DomainGates,
     DomainShares,
     LowRankExperts,
@@ -14,7 +23,6 @@ from .mixture import (
     domain_expert_information,
 )
 from .styles import STYLES, apply_styles
-from .variants import DOMAINS, VARIANTS, Variant, find_variant
 
 __all__ = [
     "DOMAINS",

@@ -1,9 +1,10 @@
-"""Putting BECoTTA's mixtures into a loaded SegFormer, without a change of its own weights."""
+"""Inject BECoTTA's mixtures into a loaded SegFormer, without a change of its weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -11,26 +12,90 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ..errors import ReservoirError
-from .discriminator import DomainDiscriminator
-from .mixture import DomainGates, DomainShares, LowRankExperts, MixtureOfDomainExperts
-from .variants import DOMAINS, Variant, find_variant
+from ..registry import choose, construct
+from .mixture import (
+    DomainDiscriminator,
+    DomainGates,
+    DomainShares,
+    LowRankExperts,
+    MixtureOfDomainExperts,
+)
 
 NAME = "becotta"
-"""The attribute of the model that holds what was added."""
+"""The attribute of a model with its :class:`BecottaParts`."""
+
+
+DOMAINS = ("clear", "fog", "night", "rain", "snow")
+"""The domains of the warm-up, with one gate each in every mixture."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The size of the mixtures in each stage of a transformer.
+
+    Args:
+        experts: Number of experts in a mixture.
+        top_k: Number of experts that an image uses.
+        ranks: Rank of the experts by stage; 0 for a stage without mixtures.
+    """
+
+    experts: int
+    top_k: int
+    ranks: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ranks", tuple(self.ranks))
+        if not 1 <= self.top_k <= self.experts:
+            raise ReservoirError(
+                f"top_k must lie between 1 and the {self.experts} experts, got {self.top_k}"
+            )
+        if self.top_k == 1 < self.experts:
+            # The softmax over one chosen logit is always 1.
+            raise ReservoirError(
+                f"top_k=1 of {self.experts} experts leaves the gates without a gradient: choose "
+                "top_k=2 or more, or a single expert"
+            )
+        if not any(self.ranks) or min(self.ranks) < 0:
+            raise ReservoirError(
+                f"ranks {list(self.ranks)} must be 0 (no mixture in this stage) or more, with at "
+                "least one mixture"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the options of this variant, as plain values."""
+        return {**asdict(self), "ranks": list(self.ranks)}
+
+
+VARIANTS: dict[str, Variant] = {
+    "S": Variant(experts=4, top_k=3, ranks=(0, 0, 0, 6)),
+    "M": Variant(experts=6, top_k=3, ranks=(2, 4, 10, 16)),
+    "L": Variant(experts=6, top_k=3, ranks=(16, 32, 60, 80)),
+}
+"""The three sizes of the paper."""
+
+
+def find_variant(variant: str | Mapping[str, Any] | Variant) -> Variant:
+    """Return a variant by its name, or by ``dict(experts=..., top_k=..., ranks=...)``."""
+    if isinstance(variant, Variant):
+        return variant
+    if isinstance(variant, Mapping):
+        return construct(Variant, variant, "variant")
+    return choose(variant, VARIANTS, "variant of BECoTTA")
 
 
 class BecottaParts(nn.Module):
-    """All that BECoTTA adds to a model: one mixture per transformer block, and a discriminator.
+    """All modules that BECoTTA adds: one mixture per transformer block, and a discriminator.
 
     Args:
-        variant: The size.
+        variant: The size of the mixtures.
         dims: Channels of a token, by stage.
-        depths: Blocks, by stage.
-        domains: Names of the domains.
-        blend: False: an image uses the gate of the domain that the discriminator finds most
-            likely. True: the weights of all gates, blended by the discriminator's softmax.
-        seed: Of the initial values and of the gates' noise.
+        depths: Number of blocks, by stage.
+
+    For other arguments see :func:`inject`.
     """
+
+    beyond_checkpoint = "mixtures of BECoTTA, whose gates look at the image"
+    """What a plain checkpoint has no place for."""
 
     def __init__(
         self,
@@ -67,7 +132,7 @@ class BecottaParts(nn.Module):
         self._handles: list[Any] = []
 
     def attach(self, backbone: nn.Module, blocks: Sequence[nn.Module]) -> None:
-        """Look at the images that enter the backbone, and work behind each of the blocks."""
+        """Hook the discriminator before the backbone, and one mixture after each of the blocks."""
         self._handles = [backbone.register_forward_pre_hook(self.before_backbone)]
         for block, mixture in zip(blocks, self.mixtures, strict=True):
             self._handles.append(block.register_forward_hook(mixture.after_block))
@@ -79,7 +144,7 @@ class BecottaParts(nn.Module):
 
     @contextmanager
     def assigned(self, labels: Tensor) -> Iterator[None]:
-        """Within the block, the domains ``(N,)`` of images are known and not guessed."""
+        """Within this context use given domains ``(N,)`` of images, not the discriminator's."""
         self._labels = labels
         try:
             yield
@@ -88,7 +153,7 @@ class BecottaParts(nn.Module):
 
     @torch.no_grad()
     def before_backbone(self, backbone: nn.Module, args: tuple) -> None:
-        """A forward pre-hook of the backbone: find the domains of the images."""
+        """Set the domain shares of the images; a forward pre-hook of the backbone."""
         labels = self._labels
         if labels is None:
             logits = self.discriminator(args[0])
@@ -100,7 +165,7 @@ class BecottaParts(nn.Module):
 
 
 def transformer_stages(model: nn.Module, under: str = "backbone") -> list[tuple[int, nn.Module]]:
-    """Channels and blocks of every stage of a MixVisionTransformer, found by its structure."""
+    """Return channels and blocks of every stage of a MixVisionTransformer."""
     backbone = getattr(model, under, None)
     stages = getattr(backbone, "layers", None)
     try:
@@ -122,18 +187,19 @@ def inject(
     blend: bool = False,
     seed: int = 0,
 ) -> BecottaParts:
-    """Add BECoTTA to a model that has its weights already.
+    """Add BECoTTA to a model with loaded weights, by forward hooks.
 
-    Forward hooks do the work, so the model's own tensors keep their names. Nothing changes in its
-    predictions before the warm-up or adaptation. What was injected before is replaced.
+    The model's tensors keep their names. Its predictions change only by the warm-up or adaptation.
+    An earlier injection is replaced.
 
     Args:
         model: A SegFormer of mmseg.
         variant: ``"S"``, ``"M"``, ``"L"`` or ``dict(experts=..., top_k=..., ranks=...)``.
         domains: Names of the domains.
         under: Name of the model's backbone.
-        blend: See :class:`BecottaParts`.
-        seed: Of the initial values and of the gates' noise.
+        blend: Whether to blend the weights of all gates by the discriminator's softmax. Defaults to
+            False: an image uses the gate of its most likely domain.
+        seed: Seed of the initial values and of the gates' noise.
     """
     stages = transformer_stages(model, under)
     variant = find_variant(variant)
@@ -155,17 +221,14 @@ def inject(
 
 
 def remove(model: nn.Module) -> None:
-    """Take BECoTTA out of a model again, if it is there."""
+    """Remove BECoTTA from a model, if it has been injected."""
     if hasattr(model, NAME):
         getattr(model, NAME).detach()
         delattr(model, NAME)
 
 
 def select_becotta(model: nn.Module) -> dict[str, nn.Parameter]:
-    """What BECoTTA adapts: the experts, and the gates without their noise (which is off at test).
-
-    Neither the discriminator nor any weight of the model itself is among it.
-    """
+    """Select the parameters that BECoTTA adapts: experts, and gates without their noise."""
     becotta = getattr(model, NAME, None)
     if not isinstance(becotta, BecottaParts):
         raise ReservoirError(

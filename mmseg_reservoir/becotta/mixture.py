@@ -1,4 +1,4 @@
-"""MoDE: a mixture of low-rank experts whose gates belong to domains (BECoTTA, ICML 2024)."""
+"""MoDE: mixtures of low-rank experts with gates by domain (BECoTTA, ICML 2024)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from torch.nn.functional import gelu, layer_norm, one_hot, softplus
 class LowRankExperts(nn.Module):
     """Experts ``A_i(x) = W_up,i GELU(W_down,i x + b_down,i) + b_up,i``, and their weighted sum.
 
-    The up-projections start at zero, so that new experts change nothing.
-
-    Args:
-        dim: Channels of a token.
-        count: How many experts.
-        rank: Their inner width.
-        seed: Of the down-projections.
+    The up-projections start at zero, so new experts change nothing. Tokens have ``dim`` channels.
     """
 
     def __init__(self, dim: int, count: int, rank: int, seed: int = 0) -> None:
@@ -29,11 +23,10 @@ class LowRankExperts(nn.Module):
         self.up_bias = nn.Parameter(torch.zeros(count, dim))
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
-        """``sum_i weights_i A_i(x)``: tokens ``(N, L, C)`` and weights ``(N, E)`` -> ``(N, L, C)``.
+        """Return ``sum_i weights_i A_i(x)`` of tokens ``(N, L, C)`` and weights ``(N, E)``.
 
-        Only the experts that an image of the batch has chosen are computed. Side by side they are
-        one network of rank ``E r`` whose inner units are scaled by the weights: two matrix
-        products, however many experts there are.
+        The experts that the batch uses form one network of rank ``E r`` with scaled inner units:
+        two matrix products for any number of experts.
         """
         used = (weights.detach() != 0).any(dim=0).nonzero().flatten()
         weights = weights[:, used]
@@ -44,23 +37,15 @@ class LowRankExperts(nn.Module):
 
 
 class DomainGates(nn.Module):
-    """One gate per domain: pooled tokens of an image -> weights of the experts for this image.
+    """One gate per domain, from the pooled tokens of an image to its weights of the experts.
 
-    A gate's logits are ``h_d(x) = x W_d + eps softplus(x W_noise,d)`` with standard normal ``eps``
+    A gate's logits are ``h_d(x) = x W_d + eps softplus(x W_noise,d)``, with standard normal ``eps``
     in training only (noisy top-k gating: Shazeer et al., ICLR 2017). The weights are the softmax
-    over the ``top_k`` largest logits and 0 elsewhere. They multiply the experts' outputs, so the
-    gradient of a loss reaches the gate as well as the chosen experts.
+    over the ``top_k`` largest logits and 0 elsewhere.
 
-    Two choices are this project's. ``x`` is the mean over the tokens: one choice per image, not
-    per token, as a domain is a property of the image. And it is normalised, without parameters,
-    because the residual stream of a transformer grows with depth and would saturate the softmax.
-
-    Args:
-        dim: Channels of a token.
-        experts: How many experts to weigh.
-        top_k: How many of them get a weight.
-        domains: How many gates.
-        seed: Of the gates and of their noise.
+    Two choices are this project's. ``x`` is the mean over the tokens, since a domain is a property
+    of the image. ``x`` is normalized, without parameters, since the residual stream grows with
+    depth and would saturate the softmax.
     """
 
     draws: Tensor
@@ -72,14 +57,14 @@ class DomainGates(nn.Module):
         weight = 0.1 * torch.randn(domains, experts, dim, generator=generator) / dim**0.5
         self.weight = nn.Parameter(weight)
         self.noise_weight = nn.Parameter(torch.zeros(domains, experts, dim))
-        # The noise follows from the seed and this count, so a resumed training draws what an
-        # unbroken one would have drawn, and nothing depends on torch's global generator.
+        # The noise depends on the seed and this count only, so a resumed training draws what an
+        # uninterrupted one draws.
         self.register_buffer("draws", torch.zeros((), dtype=torch.long))
 
     def forward(self, tokens: Tensor, domains: Tensor) -> Tensor:
-        """Tokens ``(N, L, C)`` and shares of the domains ``(N, D)`` -> weights ``(N, E)``.
+        """Return weights ``(N, E)`` for tokens ``(N, L, C)`` and domain shares ``(N, D)``.
 
-        The shares blend the weights that the domains' gates give; one-hot shares choose a gate.
+        The shares blend the weights of the gates; one-hot shares choose a gate.
         """
         pooled = layer_norm(tokens.mean(dim=1), tokens.shape[-1:])
         logits = torch.einsum("nc,dec->nde", pooled, self.weight)
@@ -97,16 +82,15 @@ class DomainGates(nn.Module):
 
 
 class DomainShares:
-    """Where the mixtures of a model read to which domain each image of the batch belongs."""
+    """The domain shares ``(N, D)`` of the batch, for all mixtures of a model."""
 
     value: Tensor | None = None
 
 
 class MixtureOfDomainExperts(nn.Module):
-    """``x + sum_i G_d(x)_i A_i(x)``: what BECoTTA adds to the output of a transformer block.
+    """The map ``x + sum_i G_d(x)_i A_i(x)`` of the output of a transformer block.
 
-    ``shares`` tells the domains of the images; for the rest see :class:`LowRankExperts` and
-    :class:`DomainGates`.
+    See :class:`LowRankExperts` and :class:`DomainGates`.
     """
 
     def __init__(
@@ -124,34 +108,62 @@ class MixtureOfDomainExperts(nn.Module):
         self.gates = DomainGates(dim, experts, top_k, domains, seed)
         self.shares = shares
         self.routing: Tensor | None = None
-        """The last weights ``(N, E)``, with their graph; kept in training only."""
+        """The last weights ``(N, E)``, with their graph; None outside of training."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens ``(N, L, C)`` with the experts' part added."""
+        """Add the experts' output to tokens ``(N, L, C)``."""
         weights = self.gates(tokens, self.shares.value.to(tokens))
         self.routing = weights if self.training else None
         return tokens + self.experts(tokens, weights)
 
     def after_block(self, block: nn.Module, args: tuple, output: Tensor) -> Tensor:
-        """A forward hook of a transformer block."""
+        """Apply the mixture; a forward hook of a transformer block."""
         return self(output)
 
 
 def domain_expert_information(routing: Tensor, labels: Tensor, domains: int) -> Tensor:
-    """Mutual information of domains and experts in a batch, in nats.
+    """Return the mutual information of domains and experts in a batch, in nats.
 
-    ``p(A_i | d)`` is the mean weight that the images of domain ``d`` give to expert ``i``, ``p(d)``
-    the domain's share of the batch, and ``I = sum p(A_i, d) log[p(A_i, d) / (p(A_i) p(d))]``. The
-    warm-up maximises it: every domain then has experts of its own, yet all experts are used. A
-    batch of one domain tells nothing (I = 0), which is why the term plays no part at test time,
-    when images come one by one.
-
-    Args:
-        routing: Weights of the experts ``(N, E)``, each row of sum 1.
-        labels: Domains of the images ``(N,)``.
-        domains: How many domains there are.
+    ``I = sum p(A_i, d) log[p(A_i, d) / (p(A_i) p(d))]``, where ``p(A_i | d)`` is the mean weight of
+    expert ``i`` in images of domain ``d``, and ``p(d)`` the domain's share of the batch. The
+    warm-up maximizes it, so that domains use different experts and all experts are used. A batch of
+    one domain has I = 0. Each row of the expert weights ``routing``, ``(N, E)``, has the sum 1.
     """
     joint = one_hot(labels, domains).to(routing).T @ routing / len(routing)  # (D, E)
     independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
-    seen = joint > 0  # 0 log 0 = 0, and its gradient must not be NaN
-    return (joint[seen] * torch.log(joint[seen] / independent[seen])).sum()
+    positive = joint > 0  # 0 log 0 = 0, without a gradient of NaN
+    return (joint[positive] * torch.log(joint[positive] / independent[positive])).sum()
+
+
+class DomainDiscriminator(nn.Module):
+    """A small convolutional network from inputs ``(N, 3, H, W)`` of any size to domain logits.
+
+    Weather changes local texture and contrast, so it uses mean and log-variance over the image of a
+    few convolutions.
+    """
+
+    def __init__(self, domains: int, width: int = 16, seed: int = 0) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, width, 5, stride=2, padding=2),
+            nn.ReLU(),
+            nn.Conv2d(width, 2 * width, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(2 * width, 2 * width, 3, stride=2, padding=1),
+            nn.ReLU(),
+        )
+        self.classify = nn.Linear(4 * width, domains)
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in self.parameters():
+            if parameter.ndim == 1:
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.kaiming_normal_(parameter, nonlinearity="relu", generator=generator)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the domain logits ``(N, D)``."""
+        features = self.features(images).flatten(2)
+        variance = features.var(dim=2, correction=0)
+        # A constant image has variance 0; the constant keeps its logarithm finite.
+        pooled = torch.cat([features.mean(dim=2), torch.log(variance + 1e-3)], dim=1)
+        return self.classify(pooled)

@@ -1,4 +1,4 @@
-"""Files of the warm-up: BECoTTA's own tensors, and what is needed to inject them again."""
+"""Files of the warm-up: BECoTTA's tensors, and the options to inject them again."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ from torch import Tensor, nn
 
 from ..errors import ReservoirError
 from ..io.files import read_tensors, write_tensors
-from .inject import BecottaParts, inject, transformer_stages
-from .variants import Variant, find_variant
+from .inject import BecottaParts, Variant, find_variant, inject, transformer_stages
 
 _KIND = "mmseg_reservoir.becotta"
 
 
 def save(path: str | Path, becotta: BecottaParts, **notes: Any) -> None:
-    """Write a ``.safetensors`` file.
-
-    Args:
-        path: The file.
-        becotta: What was injected into a model and trained.
-        **notes: Anything to tell in the file's metadata, as JSON values.
-    """
+    """Write the trained parts to a ``.safetensors`` file, with JSON values as metadata."""
     meta = {
         "variant": becotta.variant.as_dict(),
         "domains": list(becotta.domains),
@@ -36,7 +29,7 @@ def save(path: str | Path, becotta: BecottaParts, **notes: Any) -> None:
 
 
 def read_meta(path: str | Path) -> dict[str, Any]:
-    """What a file of :func:`save` says of itself."""
+    """Return the metadata of a file of :func:`save`."""
     return _read(path)[0]
 
 
@@ -47,14 +40,9 @@ def load(
     under: str = "backbone",
     blend: bool = False,
 ) -> BecottaParts:
-    """Inject what a file holds into a model that has its own weights already.
+    """Inject the parts of a file into the model of the warm-up, with its weights loaded.
 
-    Args:
-        path: A file of :func:`save`.
-        model: The model that the warm-up was made with.
-        variant: If given, the file must be of this variant.
-        under: Name of the model's backbone.
-        blend: See :class:`BecottaParts`.
+    If a variant is given, the file must have it. For other arguments see :func:`inject`.
     """
     meta, state = _read(path)
     saved = find_variant(meta["variant"])

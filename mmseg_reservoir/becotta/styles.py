@@ -1,8 +1,7 @@
-"""Synthetic weather for the warm-up: fog, night, rain and snow drawn over clear street images.
+"""Synthetic weather for the warm-up: fog, night, rain and snow on clear street images.
 
-Plain picture operations without depth or labels, so that any source images will do. An image is
-``(3, H, W)``, RGB in [0, 1], of any size; a style draws its strength and its details from the
-generator, always on the CPU, so that the same seed gives the same picture on every device.
+The styles need neither depth nor labels. An image is ``(3, H, W)``, RGB in [0, 1], of any size. The
+generator is on the CPU, so that a seed gives the same image on every device.
 """
 
 from __future__ import annotations
@@ -17,35 +16,35 @@ from ..registry import choose
 
 Style = Callable[[Tensor, Generator], Tensor]
 
-_HORIZON = 0.45  # of the height: where a camera behind a windscreen sees it
+_HORIZON = 0.45  # of the height, as seen by a camera behind a windscreen
 
 
 def clear(image: Tensor, generator: Generator) -> Tensor:
-    """The image as it is."""
+    """Return the image unchanged."""
     return image
 
 
 def fog(image: Tensor, generator: Generator) -> Tensor:
-    """A veil of light that thickens towards the horizon, and with it the loss of contrast."""
+    """Add a veil of light that reduces contrast towards the horizon."""
     air = _uniform(generator, 0.5, 0.85) * _tint(image, generator, 0.04)
     return _veil(image, air, _uniform(generator, 0.7, 3.5))
 
 
 def night(image: Tensor, generator: Generator) -> Tensor:
-    """Darkness with a blue cast, lamps with a warm glow, and the noise of a sensor at its limit."""
+    """Darken with a blue cast, and add lamps with a warm glow and sensor noise."""
     dark = image ** _uniform(generator, 1.2, 2.2) * _uniform(generator, 0.15, 0.7)
-    dark = dark * _colour(image, (0.8, 0.9, 1.1)) * _tint(image, generator, 0.15)
+    dark = dark * _color(image, (0.8, 0.9, 1.1)) * _tint(image, generator, 0.15)
     glow = sum(_lamp(image, generator) for _ in range(int(_uniform(generator, 2, 10))))
-    glow = glow * _colour(image, (1.0, 0.85, 0.6))
+    glow = glow * _color(image, (1.0, 0.85, 0.6))
     spread = _uniform(generator, 0.01, 0.06)
     noise = spread * torch.randn(image.shape, generator=generator).to(image)
     return (dark + glow + noise).clamp(0, 1)
 
 
 def rain(image: Tensor, generator: Generator) -> Tensor:
-    """Grey light, haze, and slanted streaks."""
+    """Add gray light, haze, and slanted streaks."""
     strength = _uniform(generator, 0.3, 1.0)
-    light = _grey(image, 0.4 * strength) * _uniform(generator, 0.65, 1.0)
+    light = _gray(image, 0.4 * strength) * _uniform(generator, 0.65, 1.0)
     air = _uniform(generator, 0.35, 0.6) * _tint(image, generator, 0.04)
     light = _veil(light, air, strength)
     height, width = image.shape[-2:]
@@ -58,15 +57,15 @@ def rain(image: Tensor, generator: Generator) -> Tensor:
 
 
 def snow(image: Tensor, generator: Generator) -> Tensor:
-    """Pale light, patches of white on the ground, haze, and flakes of several sizes."""
+    """Add pale light, white patches on the ground, haze, and flakes of several sizes."""
     strength = _uniform(generator, 0.3, 1.0)
-    light = _grey(image, 0.4 * strength)
+    light = _gray(image, 0.4 * strength)
     height, width = image.shape[-2:]
     patches = torch.randn(1, 1, 6, 12, generator=generator)
     patches = interpolate(patches, (height, width), mode="bilinear", align_corners=False)[0]
     ground = ((_rows(height) - _HORIZON) / 0.2).clamp(0, 1)
     cover = (patches + 2 * strength - 0.5).clamp(0, 1) * ground * strength
-    white = _colour(image, (0.78, 0.8, 0.83))
+    white = _color(image, (0.78, 0.8, 0.83))
     light = light + (white - light) * cover.to(image)
     air = _uniform(generator, 0.6, 0.8) * _tint(image, generator, 0.03)
     light = _veil(light, air, strength)
@@ -78,34 +77,34 @@ def snow(image: Tensor, generator: Generator) -> Tensor:
 
 
 STYLES: dict[str, Style] = dict(clear=clear, fog=fog, night=night, rain=rain, snow=snow)
-"""What the warm-up can make of a clear image, by the name of the domain."""
+"""Styles of the warm-up, by the name of the domain."""
 
 
 def find_styles(domains: Sequence[str]) -> list[Style]:
-    """The styles of the named domains."""
+    """Return the styles of domains."""
     return [choose(name, STYLES, "synthetic style") for name in domains]
 
 
 def apply_styles(
     images: Tensor, labels: Tensor, styles: Sequence[Style], generator: Generator
 ) -> Tensor:
-    """Images ``(N, 3, H, W)``, each in the style that its label ``(N,)`` names."""
+    """Apply to each image ``(N, 3, H, W)`` the style of its label ``(N,)``."""
     pairs = zip(images, labels.tolist(), strict=True)
     return torch.stack([styles[label](image, generator) for image, label in pairs])
 
 
 def _veil(image: Tensor, air: Tensor, density: float) -> Tensor:
-    """Light that the air scatters, over a flat ground: ``I t + A (1 - t)``, ``t = exp(-d z)``."""
+    """Return ``I t + A (1 - t)`` with ``t = exp(-d z)``: light scattered over a flat ground."""
     rows = _rows(image.shape[1]).to(image)
-    ground = 0.12 / (rows - _HORIZON).clamp(min=0.12)  # the distance of the ground below a row
-    # What is above the horizon may be a wall or the sky: something between.
+    ground = 0.12 / (rows - _HORIZON).clamp(min=0.12)  # distance of the ground at a row
+    # Above the horizon may be a wall or the sky: a distance in between.
     distance = torch.where(rows > _HORIZON, ground, 0.8)
     through = torch.exp(-density * distance)
     return image * through + air * (1 - through)
 
 
 def _lamp(image: Tensor, generator: Generator) -> Tensor:
-    """A light somewhere in the upper part, ``(1, H, W)``: a bright core in a wide halo."""
+    """Return a light in the upper part, ``(1, H, W)``: a bright core with a wide halo."""
     height, width = image.shape[-2:]
     row, column = _uniform(generator, 0.1, 0.7) * height, _uniform(generator, 0, 1) * width
     rows = torch.arange(height).to(image)[:, None] - row
@@ -117,21 +116,21 @@ def _lamp(image: Tensor, generator: Generator) -> Tensor:
 
 
 def _rows(height: int) -> Tensor:
-    """``(1, H, 1)``: heights of the rows, from 0 at the top to 1."""
+    """Return positions of the rows, ``(1, H, 1)``, from 0 at the top to 1."""
     return torch.linspace(0, 1, height).view(1, -1, 1)
 
 
-def _grey(image: Tensor, share: float) -> Tensor:
+def _gray(image: Tensor, share: float) -> Tensor:
     return image + share * (image.mean(dim=0, keepdim=True) - image)
 
 
-def _colour(image: Tensor, rgb: Sequence[float]) -> Tensor:
+def _color(image: Tensor, rgb: Sequence[float]) -> Tensor:
     return torch.tensor(rgb).to(image).view(3, 1, 1)
 
 
 def _tint(image: Tensor, generator: Generator, spread: float) -> Tensor:
     warmth = _uniform(generator, -spread, spread)
-    return _colour(image, (1 + warmth, 1.0, 1 - warmth))
+    return _color(image, (1 + warmth, 1.0, 1 - warmth))
 
 
 def _blur(image: Tensor, radius: int) -> Tensor:

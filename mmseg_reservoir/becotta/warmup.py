@@ -1,4 +1,4 @@
-"""The source-side warm-up, on labelled images in styles, and its validation in every style."""
+"""The warm-up on labeled source images in synthetic styles, and its validation."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .styles import Style, apply_styles, find_styles
 
 
 class BecottaWarmup(BaseModel):
-    """A segmentor with BECoTTA injected, as a model that MMEngine's Runner can train.
+    """A segmentor with BECoTTA injected, as a model for MMEngine's Runner.
 
-    Every image of a batch is drawn in the style of a domain, and uses the gate of that domain. The
-    loss is ``L_seg + w_d L_disc - w_i I``: the segmentor's own loss with the source labels, the
-    cross-entropy of the discriminator, and the mutual information of domains and experts, mean
-    over the mixtures. The segmentor's own weights are frozen, and so are its statistics.
+    Every image gets the style of a domain, and uses the gate of that domain. The loss is
+    ``L_seg + w_d L_disc - w_i I``: the segmentor's loss with the source labels, the cross-entropy
+    of the discriminator, and the mutual information of domains and experts, averaged over the
+    mixtures. The weights and statistics of the segmentor are frozen.
 
     Args:
-        segmentor: An ``EncoderDecoder`` with its weights loaded and BECoTTA injected.
+        segmentor: An ``EncoderDecoder`` with loaded weights and BECoTTA injected.
         discriminator_weight: ``w_d``.
         information_weight: ``w_i``.
-        seed: Of the styles.
+        seed: Seed of the styles.
     """
 
     steps: Tensor
@@ -48,32 +48,32 @@ class BecottaWarmup(BaseModel):
         self.discriminator_weight = discriminator_weight
         self.information_weight = information_weight
         self.seed = seed
-        # With the seed this is the state of the styles' generator, and it is saved.
+        # The styles depend on the seed and this count, which is saved.
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     @property
     def becotta(self) -> BecottaParts:
-        """What is trained; it lives in the segmentor."""
+        """Return the trained parts of the segmentor."""
         return self.segmentor.becotta
 
     def init_weights(self) -> None:
-        """Keep the weights: a Runner would draw those of the segmentor anew."""
+        """Keep the weights, which a Runner would otherwise initialize again."""
 
     def train(self, mode: bool = True) -> BecottaWarmup:
-        """Only BECoTTA is ever in training mode."""
+        """Set the mode of BECoTTA; the segmentor stays in evaluation mode."""
         super().train(mode)
         self.segmentor.eval()
         self.becotta.train(mode)
         return self
 
     def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = "tensor") -> Any:
-        """The loss of a styled batch; other modes are the segmentor's."""
+        """Return the losses of a styled batch; other modes are the segmentor's."""
         if mode == "loss":
             return self.loss(inputs, data_samples)
         return self.segmentor(inputs, data_samples, mode=mode)
 
     def loss(self, inputs: Tensor, data_samples: list) -> dict[str, Tensor]:
-        """The three losses of a batch of clear images."""
+        """Return the three losses of a batch of clear images."""
         generator = torch.Generator().manual_seed(self.seed * 2**32 + int(self.steps))
         self.steps += 1
         labels = self._labels(len(inputs), generator).to(inputs.device)
@@ -93,7 +93,7 @@ class BecottaWarmup(BaseModel):
         return losses
 
     def restyle(self, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Preprocessed images, as they would be had they been taken in another domain."""
+        """Apply the styles of domains to preprocessed images."""
         mean, std = (getattr(self.data_preprocessor, name, None) for name in ("mean", "std"))
         bgr = not getattr(self.data_preprocessor, "channel_conversion", False)
         values = ImageRange.of_pixels(mean, std, bgr)
@@ -101,17 +101,17 @@ class BecottaWarmup(BaseModel):
         return values.from_unit(apply_styles(images, labels, self.styles, generator))
 
     def _labels(self, count: int, generator: torch.Generator) -> Tensor:
-        """Domains for a batch: as evenly as can be, from a random one on."""
+        """Return domains for a batch in turn, from a random one on."""
         start = int(torch.randint(len(self.styles), (), generator=generator))
         return (torch.arange(count) + start) % len(self.styles)
 
 
 @torch.no_grad()
 def evaluate(model: BecottaWarmup, loader: Iterable[dict]) -> dict[str, dict[str, float]]:
-    """mIoU and the accuracy of the discriminator, in percent, for every domain.
+    """Return mIoU and discriminator accuracy in percent, for every domain.
 
-    An image gets the same weather in every call, and its domain is guessed by the discriminator,
-    as at test time.
+    An image gets the same weather in every call. The discriminator predicts its domain, as at test
+    time.
     """
     training, domains = model.training, model.becotta.domains
     model.eval()
@@ -142,14 +142,14 @@ def evaluate(model: BecottaWarmup, loader: Iterable[dict]) -> dict[str, dict[str
 
 
 def count_pixels(predicted: Tensor, truth: Tensor, classes: int) -> Tensor:
-    """Pixels by true (rows) and predicted class; labels beyond the classes are ignored."""
-    labelled = truth < classes
-    pairs = classes * truth[labelled].long() + predicted[labelled]
+    """Count pixels by true (rows) and predicted class; other labels are ignored."""
+    labeled = truth < classes
+    pairs = classes * truth[labeled].long() + predicted[labeled]
     return torch.bincount(pairs.cpu(), minlength=classes**2).view(classes, classes)
 
 
 def mean_iou(confusion: Tensor) -> float:
-    """Mean IoU over the classes that occur or are predicted."""
+    """Return the mean IoU over the classes that occur or are predicted."""
     both = confusion.diag().double()
     either = confusion.sum(dim=0) + confusion.sum(dim=1) - both
     return float((both / either)[either > 0].mean())

@@ -146,10 +146,7 @@ def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
 def gaussian_divergence(one: Tensor, other: Tensor, smallest: float = 1e-6) -> Tensor:
     """Return ``KL(p || q) + KL(q || p)`` of Gaussians, averaged over channels.
 
-    Args:
-        one: Means and variances of p, ``(..., 2, C)``.
-        other: Means and variances of q, ``(..., 2, C)``.
-        smallest: Lower bound of variances, which may be 0. Defaults to 1e-6.
+    Both have means and variances ``(..., 2, C)``; these are clamped, since a variance may be 0.
     """
     (mean, var), (mean_, var_) = one.unbind(dim=-2), other.unbind(dim=-2)
     var, var_ = var.clamp_min(smallest), var_.clamp_min(smallest)

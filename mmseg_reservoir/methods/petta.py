@@ -199,12 +199,7 @@ _DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class Features:
-    """Features of images: the input of a classifier's head.
-
-    Args:
-        model: The classifier.
-        head: Name of the ``nn.Linear`` that returns the logits. Defaults to the last one.
-    """
+    """Features of images: the input of the ``nn.Linear`` that returns the logits."""
 
     def __init__(self, model: nn.Module, head: str | None = None) -> None:
         linear = {n: m for n, m in model.named_modules() if isinstance(m, nn.Linear)}

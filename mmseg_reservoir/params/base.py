@@ -24,6 +24,9 @@ class ParamSpace:
         selected: Parameters by name, for example from :func:`norm_affine`.
     """
 
+    scaling: float | None = None
+    """Factor of the products of low-rank factors; None if the values are none."""
+
     def __init__(self, model: nn.Module, selected: Mapping[str, nn.Parameter]) -> None:
         _check_weights(model)
         model.requires_grad_(False)
@@ -39,9 +42,6 @@ class ParamSpace:
 
         They are loaded, stored, cloned and ensembled with the parameters, but no gradient moves
         them. Call this before an optimizer holds the values.
-
-        Args:
-            buffers: Buffers by name; each becomes a view of the flat vector.
         """
         self.names += buffers
         self._parameters += buffers.values()
@@ -142,11 +142,7 @@ class ParamSpace:
         """Within this context the model is the experts' ensemble ``sum_k q_k theta_k`` (Eq. 14).
 
         Subclasses with parameters that do not act linearly may average otherwise. The values are
-        undefined afterwards: load others.
-
-        Args:
-            experts: One row of values per expert, ``(K, P)``.
-            weights: The weight of each expert, ``(K,)``.
+        undefined afterwards. Experts are ``(K, P)``, weights ``(K,)``.
         """
         self.load(weights.to(experts) @ experts)
         yield

@@ -1,4 +1,4 @@
-"""LoRA through peft: low-rank factors beside frozen weights, as a parameter space."""
+"""LoRA by peft: low-rank factors beside frozen weights, as a parameter space."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ def lora_space(
     average: Literal["factors", "product"] = "factors",
     seed: int = 0,
 ) -> LowRankSpace:
-    """Put LoRA factors into a model; only these adapt.
+    """Inject LoRA factors into a model; only these adapt.
 
-    B is 0 at the start, so the model does what it did.
+    B starts at 0, so the predictions do not change.
 
     Args:
         model: The model, with its weights loaded and on its device.
-        under: Only modules below this name.
-        targets: Endings of the names of the modules that get factors: ``nn.Linear``,
-            ``nn.Conv2d`` (not depthwise) and ``nn.MultiheadAttention`` as a whole.
+        under: Name of the module to search. Defaults to the whole model.
+        targets: Endings of names of the modules to adapt: ``nn.Linear``, ``nn.Conv2d`` (not
+            depthwise) and ``nn.MultiheadAttention``. Defaults to those of a SegFormer.
         rank: Rank of the product.
-        alpha: The product is scaled by ``alpha / rank``.
-        average: How experts are ensembled, see :class:`LowRankSpace`.
-        seed: Of the random A's.
+        alpha: Scale of the product, times ``1 / rank``.
+        average: How to ensemble experts, see :class:`LowRankSpace`.
+        seed: Seed of the random A's.
     """
-    # Here, not above: peft takes seconds to import, and most runs do without it.
+    # peft takes seconds to import, and most runs do not need it.
     from peft import LoraConfig, inject_adapter_in_model
 
     from .lora_attention import LoraAttention
 
     if any("lora_A" in name for name, _ in model.named_parameters()):
-        raise ReservoirError("the model has LoRA factors already: begin with a newly built one")
+        raise ReservoirError("the model has LoRA factors already: build it again")
     modules = modules_below(model, under)
     names = [n for n in modules if any(f".{n}".endswith(f".{target}") for target in targets)]
     for target in targets:
         if not any(f".{name}".endswith(f".{target}") for name in names):
             leaves = (nn.Linear, nn.MultiheadAttention)
-            there = [name for name, module in modules.items() if isinstance(module, leaves)]
+            candidates = [name for name, module in modules.items() if isinstance(module, leaves)]
             raise ReservoirError(
                 f"params.targets: no module below {under or 'the model'!r} has a name that ends in "
-                f"{target!r}; {type(model).__name__} has e.g. {', '.join(there[:8])}"
+                f"{target!r}; {type(model).__name__} has e.g. {', '.join(candidates[:8])}"
             )
     for name in names:
         module = modules[name]
@@ -67,7 +67,7 @@ def lora_space(
     device = next(model.parameters()).device
     config = LoraConfig(
         r=rank,
-        lora_alpha=alpha,  # type: ignore[arg-type] # "int" in peft, which only divides it by r
+        lora_alpha=alpha,  # type: ignore[arg-type] # "int" in peft, which divides it by r
         target_modules=names,
         lora_dropout=0.0,
         bias="none",
@@ -76,21 +76,21 @@ def lora_space(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         inject_adapter_in_model(config, model)
-    model.eval()  # peft's layers begin in training mode
+    model.eval()  # peft's layers start in training mode
     selected = {n: p for n, p in model.named_parameters() if "lora_A." in n or "lora_B." in n}
     return LowRankSpace(model, selected, average, scaling=alpha / rank)
 
 
 @checked
 class LowRankSpace(ParamSpace):
-    """Factors A ``(r, in, ...)`` and B ``(out, r, ...)`` that act as their product.
+    """Factors A ``(r, in, ...)`` and B ``(out, r, ...)`` that act as their product B A.
 
     Args:
-        model: The model; already on its device.
+        model: The model, on its device.
         selected: The factors by name; the names of a pair differ in ``lora_A`` and ``lora_B``.
-        average: How experts are ensembled. ``"factors"`` averages A and B each by itself, the
-            paper's Eq. 14 taken literally. ``"product"`` averages what they do, B A.
-        scaling: What the model multiplies the products by.
+        average: How to ensemble experts: ``"factors"`` averages A and B separately (the paper's Eq.
+            14 taken literally), ``"product"`` averages B A. Defaults to ``"factors"``.
+        scaling: Factor of the products in the model. Defaults to 1.
     """
 
     def __init__(
@@ -127,10 +127,9 @@ class LowRankSpace(ParamSpace):
             with super().ensembled(experts, weights):
                 yield
             return
-        # sum_k q_k B_k A_k is one product of rank K r: the A's on top of each other, the B's
-        # side by side. No dense matrix is made, and the frozen weights are not touched.
+        # sum_k q_k B_k A_k is one product of rank K r, of concatenated factors: no dense matrix.
         split = [self.split(expert) for expert in experts]
-        stacked = self.split(weights.to(experts) @ experts)  # what is no factor is just averaged
+        stacked = self.split(weights.to(experts) @ experts)  # buffers are averaged
         for a, b in self._pairs:
             stacked[a] = torch.cat([expert[a] for expert in split], dim=0)
             shares = zip(weights.to(experts), split, strict=True)
@@ -142,10 +141,10 @@ class LowRankSpace(ParamSpace):
             self._attach(self.split(self.values.detach()))
 
     def share(self, vector: Tensor, before: Tensor, after: Tensor, share: float) -> None:
-        """Move what an expert's factors do, B A, by a share of another's change of it.
+        """Add a share of another expert's change of B A to that of an expert.
 
-        A stays: the shift goes into B, as well as the rows of A span it (least squares). So the
-        expert's A keeps its length, on which the steps of B depend.
+        Only B changes, by the least-squares fit in the row space of A. So A keeps its norm, on
+        which the steps of B depend.
         """
         mine, old, new = (self.split(each) for each in (vector, before, after))
         for a, b in self._pairs:
@@ -162,25 +161,24 @@ class LowRankSpace(ParamSpace):
 
 
 def factor_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
-    """The names of A and B of every product."""
+    """Return the names of A and B of every product."""
     return [(name, name.replace(_A, _B)) for name in names if _A in name]
 
 
 def average_products(
     pairs: Sequence[tuple[Tensor, Tensor]], weights: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
-    """The one pair ``(A, B)``, of the rank of the given ones, nearest to the mean of their B A.
+    """Return the pair ``(A, B)`` of rank r that is nearest to the weighted mean of all B A.
 
-    The mean of K products has a rank of up to K r; this is its best approximation of rank r (the
-    largest singular values). The rows of the new A are as long as the old ones were on average,
-    since the steps of B depend on that.
+    It keeps the r largest singular values of the mean, which has a rank of up to K r. The rows of
+    the new A have the mean length of the old ones, since the steps of B depend on that.
     """
     first_a, first_b = pairs[0]
     stacked = torch.cat([a.flatten(1).double() for a, _ in pairs])
     beside = torch.cat(
         [q * b.flatten(1).double() for q, (_, b) in zip(weights, pairs, strict=True)], 1
     )
-    # By the small factors of both: the product itself may be large.
+    # By QR of the factors, since the product itself may be large.
     left, left_factor = torch.linalg.qr(beside)
     right, right_factor = torch.linalg.qr(stacked.T)
     u, values, v = torch.linalg.svd(left_factor @ right_factor.T)

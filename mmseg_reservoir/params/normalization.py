@@ -56,11 +56,8 @@ def read_batch_share(value: Any, default: str) -> float:
 def set_batch_share(model: nn.Module, share: float) -> None:
     """Make every BatchNorm of a model normalize by ``(1 - share) running + share batch``.
 
-    Call it before the parameters are selected, since a blend replaces the layers.
-
-    Args:
-        model: The model, with the running statistics of the source.
-        share: The share of the batch in mean and variance; 0 leaves the model unchanged.
+    Call it before the parameters are selected, since a blend replaces the layers. A share of 0
+    leaves the model unchanged.
     """
     if share == 1:
         use_batch_statistics(model)
@@ -103,6 +100,13 @@ def goes_by_batch(model: nn.Module) -> bool:
     """Return whether the prediction of an image may depend on the other images of its batch."""
     norms = layers_of(model, _BatchNorm).values()
     return any(isinstance(n, BlendedBatchNorm) or n.running_mean is None for n in norms)
+
+
+def batch_share(model: nn.Module) -> float:
+    """Return the largest weight of a batch's own statistics among the BatchNorm layers."""
+    shares = [n.rate for n in layers_of(model, BlendedBatchNorm).values() if n.always]
+    norms = layers_of(model, _BatchNorm).values()
+    return max([*shares, *(1.0 for norm in norms if norm.running_mean is None)], default=0.0)
 
 
 class BlendedBatchNorm(_BatchNorm):

@@ -20,28 +20,28 @@ from .base import ParamSpace, modules_below
 def prompt_space(
     model: nn.Module, under: str = "", count: Count = 8, init: str = "uniform", seed: int = 0
 ) -> PromptSpace:
-    """Give a vision transformer prompts; only these adapt.
+    """Add prompts to a vision transformer; only these adapt.
 
     This is VPT-shallow (Jia et al., "Visual Prompt Tuning", ECCV 2022, Eq. 4 and 5): ``count``
-    tokens stand behind the class token at the input of the first block, and no one looks at them
-    after the last. They get no positional embedding.
+    tokens, without positional embedding, follow the class token at the input of the first block.
+    They are removed after the last block.
 
-    A vision transformer is here any module that has ``blocks`` (called one after the other with
-    tokens ``(N, L, D)``), ``head`` (the classifier), and ``cls_token`` or ``pos_embed``, whose last
-    size is D. Those of timm have; where there are register tokens, ``num_prefix_tokens`` says so.
+    A vision transformer is any module with ``blocks`` (called in turn with tokens ``(N, L, D)``),
+    ``head`` (the classifier), and ``cls_token`` or ``pos_embed`` with last dimension D, as in timm.
+    With register tokens it also needs ``num_prefix_tokens``.
 
     Args:
         model: The model, with its weights loaded and on its device.
-        under: Only look below this name.
-        count: The number of prompts; 8 as in DPCore.
-        init: What they begin as: ``"uniform"`` (VPT: Xavier's, by the size of a patch and D),
-            ``"normal"`` (deviation 0.02) or ``"zero"``. None leaves the model as it was: a token
-            of zeros still takes part in the attention.
-        seed: Of the random ones.
+        under: Name of the module to search. Defaults to the whole model.
+        count: Number of prompts. Defaults to 8, as in DPCore.
+        init: Initial values: ``"uniform"`` (VPT: Xavier's, by the size of a patch and D),
+            ``"normal"`` (deviation 0.02) or ``"zero"``. All change the prediction, since a token of
+            zeros takes part in the attention.
+        seed: Seed of random initial values.
     """
     name, vit, blocks, head, like = _find_transformer(model, under)
     if hasattr(vit, "prompts"):
-        raise ReservoirError(f"{name or type(vit).__name__} has prompts already: give it once")
+        raise ReservoirError(f"{name or type(vit).__name__} has prompts already: add them once")
     values = torch.empty(count, like.shape[-1], dtype=like.dtype)
     choose(init, INITS, "params.init")(values, vit, torch.Generator().manual_seed(seed))
     has_class = isinstance(getattr(vit, "cls_token", None), Tensor)
@@ -54,7 +54,7 @@ def prompt_space(
 def _find_transformer(
     model: nn.Module, under: str
 ) -> tuple[str, nn.Module, nn.Sequential | nn.ModuleList, nn.Module, Tensor]:
-    """Name, module, blocks and head of a transformer, and what has the last size of a token."""
+    """Return name, module, blocks and head of a transformer, and a tensor of token size."""
     for name, module in modules_below(model, under).items():
         blocks, head = (getattr(module, part, None) for part in ("blocks", "head"))
         if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
@@ -84,29 +84,27 @@ INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], object]] = {
 
 
 class PromptTokens(nn.Module):
-    """Learnable tokens that a transformer sees from its first block to its last.
+    """Learnable tokens ``(count, D)``, from the first block of a transformer to the last.
 
-    Args:
-        values: The tokens at the start, ``(count, D)``.
-        position: How many of the transformer's own tokens stand before them.
+    ``position`` is the number of the transformer's tokens before them.
     """
+
+    beyond_checkpoint = "prompts"
+    """What a plain checkpoint has no place for."""
 
     def __init__(self, values: Tensor, position: int) -> None:
         super().__init__()
         self.tokens = nn.Parameter(values)
         self.position = position
-        self.shown = True
+        self.is_shown = True
 
     def attach(self, first: nn.Module, last: nn.Module) -> None:
-        """Put the tokens in before the first block, and take them out behind the last.
-
-        Out again, so that pooling and whatever else follows finds the tokens it knows.
-        """
+        """Insert the tokens before the first block, and remove them after the last."""
         first.register_forward_pre_hook(self._insert)
         last.register_forward_hook(self._drop)
 
     def _insert(self, block: nn.Module, inputs: tuple) -> tuple | None:
-        if not self.shown:
+        if not self.is_shown:
             return None
         x, *rest = inputs
         if x.ndim != 3 or x.shape[2] != self.tokens.shape[1]:
@@ -115,27 +113,22 @@ class PromptTokens(nn.Module):
                 f"{tuple(x.shape)}: this transformer cannot take them"
             )
         tokens = self.tokens.to(x.dtype).expand(len(x), -1, -1)
-        own = x[:, : self.position], x[:, self.position :]
-        return torch.cat([own[0], tokens, own[1]], dim=1), *rest
+        before, after = x[:, : self.position], x[:, self.position :]
+        return torch.cat([before, tokens, after], dim=1), *rest
 
     def _drop(self, block: nn.Module, inputs: tuple, output: Tensor) -> Tensor | None:
-        if not self.shown:
+        if not self.is_shown:
             return None
-        behind = self.position + len(self.tokens)
-        return torch.cat([output[:, : self.position], output[:, behind:]], dim=1)
+        end = self.position + len(self.tokens)
+        return torch.cat([output[:, : self.position], output[:, end:]], dim=1)
 
 
 class PromptSpace(ParamSpace):
     """Prompts as the adapted parameters, and the features that they change.
 
-    No value of a prompt is "no prompt". So the initial values, taken as parameters to look at
-    (:meth:`at`), stand for the model without prompts: that is what the source model is.
-
-    Args:
-        model: The model; already on its device.
-        name: The name of the tokens in it.
-        prompts: The tokens, attached.
-        head: The module whose input is the feature of an image: the classifier.
+    No values of a prompt mean "no prompt". So :meth:`at` runs the model without prompts for the
+    initial values, which represent the source model. The feature of an image is the input of the
+    module ``head``, the classifier.
     """
 
     def __init__(self, model: nn.Module, name: str, prompts: PromptTokens, head: nn.Module) -> None:
@@ -145,29 +138,29 @@ class PromptSpace(ParamSpace):
         self._head = head
 
     def set_source(self, vector: Tensor) -> None:
-        """Take other values for the initial ones, those of the source model."""
+        """Set the initial values, which represent the source model."""
         self.initial.copy_(vector)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Within this context the model has no prompts."""
-        before, self._prompts.shown = self._prompts.shown, False
+        """Run the model without prompts within this context."""
+        before, self._prompts.is_shown = self._prompts.is_shown, False
         try:
             yield
         finally:
-            self._prompts.shown = before
+            self._prompts.is_shown = before
 
     @contextmanager
     def at(self, vector: Tensor) -> Iterator[None]:
-        """Within this context the model has other prompts; none if they are the initial ones."""
-        untouched = torch.equal(vector, self.initial)
-        with super().at(vector), self.hidden() if untouched else nullcontext():
+        """Load other prompts within this context, or hide them for the initial values."""
+        is_source = torch.equal(vector, self.initial)
+        with super().at(vector), self.hidden() if is_source else nullcontext():
             yield
 
     def features(
         self, forward: Callable[[Tensor], Tensor], inputs: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The prediction and what the classifier made it from, one row ``(D,)`` per image."""
+        """Return the prediction and the classifier's input, one row ``(D,)`` per image."""
         seen: list[Tensor] = []
         with self._head.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
             logits = forward(inputs)

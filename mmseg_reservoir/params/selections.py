@@ -9,9 +9,8 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..becotta.inject import inject, select_becotta
+from ..becotta.inject import DOMAINS, inject, select_becotta
 from ..becotta.store import load
-from ..becotta.variants import DOMAINS
 from ..registry import choose, register
 from .base import modules_below, nothing_to_adapt
 
@@ -77,7 +76,7 @@ def becotta_params(
         weights: File of ``reservoir warmup``. Defaults to None, no warm-up: the mixtures start as
             the identity and share one gate, which makes BECoTTA a plain adapter method.
         under: Name of the model's backbone.
-        blend: See :class:`BecottaParts`.
+        blend: See :func:`inject`.
         seed: Seed of the initial values where there is no file.
     """
     if weights is None:

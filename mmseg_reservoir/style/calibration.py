@@ -35,8 +35,9 @@ INTERVAL = 30.0
 class SourceImages(Protocol):
     """Batches of source images as the model gets them, which can be read several times."""
 
-    batch_size: int | None
-    """Images of a complete batch; None if any size is complete."""
+    @property
+    def batch_size(self) -> int | None:
+        """Images of a complete batch; None if any size is complete."""
 
     def __iter__(self) -> Iterator[Tensor]: ...
 
@@ -53,14 +54,14 @@ class Calibration:
 
     Args:
         styles: Style vectors of source batches, ``(N, d)``.
-        about: Everything that the styles depend on, as plain JSON values.
+        origin: Everything that the styles depend on, as plain JSON values.
         groups: Lengths of the blocks of a style vector, one per tap. Defaults to None, unknown.
         reference: Feature moments of source images in the model of the run, which alignment needs
             (``Reference.state_dict()``). Defaults to None, not measured.
     """
 
     styles: Tensor
-    about: Mapping[str, object] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
     groups: Sequence[int] | None = None
     reference: Mapping[str, Any] | None = None
 
@@ -108,7 +109,7 @@ class Calibration:
     def save(self, path: str | os.PathLike) -> Path:
         """Write a ``.safetensors`` file atomically; return its path."""
         groups = None if self.groups is None else list(self.groups)
-        texts = {"about": json.dumps(self.about), "groups": json.dumps(groups)}
+        texts = {"about": json.dumps(self.origin), "groups": json.dumps(groups)}
         tensors = {"styles": self.styles}
         if self.reference is not None:
             moments = dict(self.reference)
@@ -132,7 +133,7 @@ class Calibration:
                 f"({_FORMAT}): calibrate again"
             )
         with refusing(f"{path} is damaged", "calibrate again"):
-            groups, about = json.loads(metadata["groups"]), json.loads(metadata["about"])
+            groups, origin = json.loads(metadata["groups"]), json.loads(metadata["about"])
             reference: dict[str, Any] | None = None
             if "layers" in metadata:
                 reference = {
@@ -142,12 +143,12 @@ class Calibration:
                 }
                 reference["layers"] = dict(json.loads(metadata["layers"]))
                 Reference(**reference)
-            if not isinstance(about, dict):
-                raise TypeError(f"about must be a dict, got {about!r}")
+            if not isinstance(origin, dict):
+                raise TypeError(f"about must be a dict, got {origin!r}")
             if groups is not None and any(type(n) is not int or n < 1 for n in groups):
                 raise ValueError(f"groups must be whole numbers above 0, got {groups!r}")
             # The bundled styles are stored in half precision.
-            return cls(tensors["styles"].float(), about, groups, reference)
+            return cls(tensors["styles"].float(), origin, groups, reference)
 
 
 @checked
@@ -178,7 +179,7 @@ def calibrate(
     style = encode.fingerprint() if hasattr(encode, "fingerprint") else None
     if file is not None:
         calibration = Calibration.load(file)
-        if style is not None and calibration.about.get("style") != style:
+        if style is not None and calibration.origin.get("style") != style:
             raise ReservoirError(
                 f"{file} was made with another style encoder (weights, taps, statistic, size or "
                 "crop): calibrate again, or use the same reservoir.style"
@@ -212,9 +213,9 @@ def calibrate(
     return calibration
 
 
-def cache_key(about: Mapping[str, object]) -> str:
+def cache_key(origin: Mapping[str, object]) -> str:
     """Return a short name for everything that a calibration depends on."""
-    text = json.dumps([_FORMAT, about], sort_keys=True)
+    text = json.dumps([_FORMAT, origin], sort_keys=True)
     return digest(text)[:20]
 
 
@@ -234,7 +235,7 @@ def _measured(
     encode: Callable[[Tensor], Tensor],
     source: SourceImages | Iterable[Tensor],
     batches: int | None,
-    about: Mapping[str, Any],
+    origin: Mapping[str, Any],
 ) -> Calibration:
     """Encode complete batches, in as many passes over the source as are needed."""
 
@@ -267,7 +268,7 @@ def _measured(
             len(styles),
             ENOUGH,
         )
-    return Calibration(torch.stack(styles), dict(about), getattr(encode, "groups", None))
+    return Calibration(torch.stack(styles), dict(origin), getattr(encode, "groups", None))
 
 
 def _with_progress(batches: Iterable[Tensor]) -> Iterator[Tensor]:

@@ -23,8 +23,7 @@ TransformOption = Annotated[str | Callable[..., Any], Registered("transform")]
 class Transform(ABC):
     """A map of styles ``(n, d)``, fitted on those of the source.
 
-    Args:
-        groups: Lengths of the blocks of a style vector, one per tap. Defaults to None, one block.
+    ``groups`` are the lengths of the blocks of a style vector, one per tap; None for one block.
     """
 
     needs_no_crossfit = True
@@ -61,7 +60,7 @@ class GainRemoval(Transform):
 
 
 @register("transform", "standardize")
-class Standardise(Transform):
+class Standardize(Transform):
     """Scaling of each channel to mean 0 and variance 1 on the source."""
 
     def fit(self, styles: Tensor) -> Transform:
@@ -142,12 +141,7 @@ class StyleSpace:
             raise ReservoirError("the style space needs at least one part: set all, mean or logvar")
 
     def fit(self, styles: Tensor, groups: Sequence[int] | None = None) -> StyleSpace:
-        """Fit all transforms; return the space itself.
-
-        Args:
-            styles: Styles of the source, ``(n, d)``.
-            groups: Lengths of the blocks of the style vector, one per tap.
-        """
+        """Fit all transforms to source styles ``(n, d)`` in blocks; return the space itself."""
         length = styles.shape[1]
         if groups is not None and sum(groups) != length:
             raise ReservoirError(

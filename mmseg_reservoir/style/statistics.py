@@ -14,7 +14,7 @@ from ..option_types import Registered
 from ..registry import find, register
 
 Statistic = Callable[[Tensor], Tensor]
-"""Function from features ``(N, C, H, W)`` to one vector, whose length depends on C."""
+"""Function from features ``(N, C, H, W)`` to one vector."""
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 """Function of styles ``(n, d)`` and centroids ``(K, d)``, to distances ``(n, K)``."""
@@ -135,7 +135,7 @@ def cosine(styles: Tensor, centroids: Tensor) -> Tensor:
 def kullback_leibler(styles: Tensor, centroids: Tensor) -> Tensor:
     """Return ``KL(softmax(s) || softmax(c))``, styles as distributions over channels.
 
-    The paper does not say how styles become distributions; the softmax works for every statistic.
+    The paper does not define these distributions; the softmax works for every statistic.
     """
     log_p, log_q = styles.log_softmax(dim=1), centroids.log_softmax(dim=1)
     p = log_p.exp()

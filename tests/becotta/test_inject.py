@@ -7,7 +7,15 @@ from mmengine.config import Config
 from mmseg.registry import MODELS
 from torch import nn
 
-from mmseg_reservoir.becotta import LowRankExperts, inject, remove, select_becotta
+from mmseg_reservoir.becotta import (
+    VARIANTS,
+    LowRankExperts,
+    Variant,
+    find_variant,
+    inject,
+    remove,
+    select_becotta,
+)
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.params import ParamSpace
 
@@ -141,3 +149,25 @@ def test_mistakes_are_explained(model):
         inject(model, dict(experts=2, top_k=2, ranks=[1, 1]))
     with pytest.raises(ReservoirError, match="must be different names"):
         inject(model, "S", domains=["fog", "fog"])
+
+
+def test_a_variant_has_a_name_or_options():
+    assert find_variant("S") is VARIANTS["S"]
+    options = dict(experts=2, top_k=2, ranks=[0, 1])
+    assert find_variant(options) == Variant(2, 2, (0, 1))
+    assert find_variant(find_variant(options).as_dict()) == find_variant(options)
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        ("XL", "unknown variant of BECoTTA 'XL' .*valid: L, M, S"),
+        (dict(experts=2, top_k=2, rank=[1]), "variant has no option 'rank'"),
+        (dict(experts=2, top_k=3, ranks=[1]), "between 1 and the 2 experts, got 3"),
+        (dict(experts=2, top_k=1, ranks=[1]), "leaves the gates without a gradient"),
+        (dict(experts=2, top_k=2, ranks=[0, 0]), "at least one mixture"),
+    ],
+)
+def test_mistakes_in_a_variant_are_explained(variant, message):
+    with pytest.raises(ReservoirError, match=message):
+        find_variant(variant)

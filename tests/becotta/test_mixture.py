@@ -3,9 +3,10 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import gelu, layer_norm, one_hot
+from torch.nn.functional import cross_entropy, gelu, layer_norm, one_hot
 
 from mmseg_reservoir.becotta import (
+    DomainDiscriminator,
     DomainGates,
     DomainShares,
     LowRankExperts,
@@ -169,3 +170,31 @@ def test_the_informations_gradient_is_finite_and_parts_the_domains():
     sparse = torch.eye(2, requires_grad=True)
     domain_expert_information(sparse, torch.tensor([0, 1]), 2).backward()
     assert torch.isfinite(sparse.grad).all()
+
+
+def test_the_discriminator_takes_images_of_any_size():
+    for size in ((16, 24), (64, 33)):
+        assert DomainDiscriminator(5)(torch.rand(2, 3, *size)).shape == (2, 5)
+
+
+def test_the_discriminator_learns_bright_from_dark_also_of_constant_images():
+    generator = torch.Generator().manual_seed(0)
+    model = DomainDiscriminator(2, seed=1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    labels = torch.arange(8) % 2
+    levels = labels.view(-1, 1, 1, 1) * 2.0 - 1
+    for _ in range(30):
+        images = levels + 0.2 * torch.randn(8, 3, 16, 16, generator=generator)
+        optimizer.zero_grad()
+        cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    assert torch.equal(model(levels.expand(8, 3, 20, 28)).argmax(1), labels)
+    cross_entropy(model(torch.zeros(1, 3, 16, 16)), labels[:1]).backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_the_discriminators_initial_weights_depend_on_the_seed_only():
+    one = DomainDiscriminator(3, seed=2)
+    torch.rand(7)
+    for a, b in zip(one.parameters(), DomainDiscriminator(3, seed=2).parameters(), strict=True):
+        assert torch.equal(a, b)

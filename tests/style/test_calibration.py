@@ -31,7 +31,7 @@ def test_file_round_trip(tmp_path):
     path = calibration.save(tmp_path / "new" / "calibration.safetensors")
     loaded = Calibration.load(path)
     assert torch.equal(loaded.styles, calibration.styles)
-    assert loaded.about == calibration.about
+    assert loaded.origin == calibration.origin
     assert [p.name for p in path.parent.iterdir()] == ["calibration.safetensors"]
 
 

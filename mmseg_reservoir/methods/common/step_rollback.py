@@ -37,9 +37,6 @@ class StepRollback:
 
     Parameters and the optimizer's moments change in place, so they are copied. Methods replace all
     other parts of a domain's state, so references are enough.
-
-    Args:
-        method: The method, before it adapts to a batch.
     """
 
     def __init__(self, method: AdaptationMethod) -> None:
@@ -55,12 +52,8 @@ class StepRollback:
         """Accept the update of a batch, or restore the domain.
 
         After `PATIENCE` rejected batches in a row the domain is reset, since its earlier state may
-        be the cause, such as parameters that are finite but absurd.
-
-        Args:
-            inputs: The batch.
-            prediction: The method's prediction before the update.
-            stepped: Whether the method had a loss to descend.
+        be the cause, such as parameters that are finite but absurd. ``stepped`` states whether
+        there was a loss to descend.
         """
         method = self.method
         if not self._is_broken(prediction):

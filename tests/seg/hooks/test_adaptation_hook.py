@@ -210,7 +210,7 @@ def test_method_router_and_encoder_may_be_ready_made(minicity, tmp_path):
     runner.register_hook(AdaptationHook(method=own_method, encoder=encoder))
     runner.test()
     styles = Calibration.load(tmp_path / "b" / "calibration.safetensors")
-    assert styles.about["style"] == encoder.fingerprint()
+    assert styles.origin["style"] == encoder.fingerprint()
     results = json.loads((tmp_path / "b" / "results.json").read_text())
     assert results["options"]["method"] == "Tent"
     assert results["updates"]["updates"] == 6
