@@ -73,7 +73,7 @@ class Trigger(ReservoirPart):
         """Whether an expert adapts to a batch, which is counted already and not its first."""
 
     def note(self, index: int, logits: Tensor) -> None:
-        """Learn from the prediction of an expert for the batch of :meth:`is_due`, before any update."""
+        """Learn from the prediction of an expert before any update, if it was asked for."""
 
     def forget(self, index: int) -> None:
         """Forget an expert that was reset; it adapts to its next batch."""

@@ -83,7 +83,7 @@ class StyleMemory(ABC):
         """What to do with a style when ``limit`` styles are kept already."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
+        """Return a copy of all that the next step depends on."""
         generator = self._generator.get_state()
         return {"seen": self.seen, "rows": self.styles, "generator": generator}
 
