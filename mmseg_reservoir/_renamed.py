@@ -1,4 +1,4 @@
-"""Old import paths: they work for one release, with a warning that names the new one."""
+"""Old import paths. They work for one release, with a warning that names the new one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RENAMED = {
     "state_files": "io.state_files",
     "params.becotta_params": "params.selections",
     "params.norm_statistics": "params.normalization",
-    "params.normalisation": "params.normalization",
+    "params.normalisation": "params.normalization",  # old name
     "style.distance": "style.statistics",
     "style.source_styles": "style.calibration",
     "style.view_size": "style.encoder",

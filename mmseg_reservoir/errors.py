@@ -1,4 +1,4 @@
-"""The exceptions for mistakes that a user can fix."""
+"""Exceptions for mistakes that a user can fix, and their messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class ReservoirError(ValueError):
-    """An error that the user can fix: its message says what was wrong and what to do."""
+    """An error that the user can fix. Its message states what was wrong and what to do."""
 
 
 class NotFiniteError(ReservoirError):
@@ -23,7 +23,7 @@ class WriteError(ReservoirError, OSError):
 
 @contextmanager
 def refusing(what: str, todo: str) -> Iterator[None]:
-    """Explain an error that comes from data in which something is missing, or is of another kind.
+    """Turn the errors of incomplete or malformed data into a :class:`ReservoirError`.
 
     Args:
         what: The data, as the beginning of a sentence.
@@ -48,7 +48,7 @@ _MISFITS = (
     RuntimeError,
     MemoryError,
 )
-"""What Python and torch raise for a key that is missing, or a type, shape or size that is wrong."""
+"""Exceptions of Python and torch for a missing key, or a wrong type, shape or size."""
 
 
 THIRD_PARTY_WARNINGS = (
@@ -56,19 +56,19 @@ THIRD_PARTY_WARNINGS = (
     ("``build_loss`` would be deprecated soon", "mmseg"),
     ("Default ``avg_non_ignore`` is False", "mmseg"),
 )
-"""Of the libraries below, which no user can act on: how they begin, and modules they come from."""
+"""Warnings of libraries that no user can act on: how they begin, and their modules."""
 
 
 def ignore_third_party_warnings() -> None:
-    """Let this process not show them, unless Python was told to show warnings (``python -W``)."""
+    """Hide ``THIRD_PARTY_WARNINGS``, unless Python was started with ``-W``."""
     for message, module in THIRD_PARTY_WARNINGS if not sys.warnoptions else ():
         warnings.filterwarnings("ignore", re.escape(message), module=rf"({module})\b")
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error, whatever lines it is made of.
+    """Return the message of an error in one line.
 
-    That of a worker of a dataloader arrives below the worker's traceback.
+    The error of a dataloader's worker holds its message below the worker's traceback.
     """
     name = f"{ReservoirError.__module__}.{ReservoirError.__qualname__}: "
     return " ".join(str(error).rpartition(name)[-1].split())

@@ -54,8 +54,12 @@ KINDS: dict[str, str] = {
 """What can be registered, and what messages call it."""
 
 
-RENAMED_OPTIONS: dict[str, str] = {"regulariser": "regularizer", "standardise": "standardize"}
-"""Old names of options and registered parts, which still work, and the new ones."""
+RENAMED_OPTIONS: dict[str, str] = {
+    "colours": "colors",  # old name
+    "regulariser": "regularizer",  # old name
+    "standardise": "standardize",  # old name
+}
+"""Old names of options, their values and registered parts, which still work, and the new ones."""
 
 
 _TABLES: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -110,7 +114,7 @@ def suggest(name: Any, valid: Iterable[str]) -> str:
 
 
 def new_name(name: str, valid: Iterable[str]) -> str:
-    """Return the new name of a renamed option or part, with a warning; else the name itself."""
+    """Return the new name of a renamed option, value or part, with a warning; else the name."""
     new = RENAMED_OPTIONS.get(name)
     if new is None or new not in valid or name in valid:
         return name
@@ -124,6 +128,8 @@ def checked(factory: T) -> T:
     A class is checked in its constructor, which subclasses inherit.
     """
     function: Any = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
+    if function is object.__init__:
+        return factory
     signature = inspect.signature(function).parameters.values()
     names = [p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD]
     options_of = functools.cache(lambda: parameters_of(factory))  # type: ignore[arg-type]

@@ -181,6 +181,6 @@ def settle_guard(pipeline: AdaptationPipeline, k: int, due: bool = False) -> Non
     Such a step is measured separately.
     """
     state = pipeline.guard.state_dict()
-    watch = {"interval": pipeline.guard.every, "next": 0 if due else 10**9}
-    state["watches"] = {str(index): dict(watch) for index in range(k)}
+    health = {"interval": pipeline.guard.every, "next": 0 if due else 10**9}
+    state["experts"] = [{"health": dict(health), "events": []} for _ in range(k)]
     pipeline.guard.load_state_dict(state)

@@ -94,6 +94,9 @@ class BecottaParts(nn.Module):
     For other arguments see :func:`inject`.
     """
 
+    beyond_checkpoint = "mixtures of BECoTTA, whose gates look at the image"
+    """What a plain checkpoint has no place for."""
+
     def __init__(
         self,
         variant: Variant,

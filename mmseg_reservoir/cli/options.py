@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import ReservoirError
+from ..registry import new_name
 
 
 class KeyValue(argparse.Action):
@@ -151,7 +152,7 @@ _SHARED = (
         "--labels",
         "write labels and frames in ACDC's folders, ready to train on",
         choices=("trainids", "labelids", "colors"),
-        type=lambda word: "colors" if word == "colours" else word,  # old name
+        type=lambda word: new_name(word, ("colors",)),
     ),
     option("--save-every N", "save the state every N frames", type=at_least(1)),
     option("--device", "run on this device (default: a GPU if there is one)"),

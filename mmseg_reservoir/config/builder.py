@@ -38,7 +38,7 @@ class Task:
 
     Args:
         supports: What a method must be able to adapt to: ``"pixels"`` or ``"images"``.
-        statistics: What BatchNorm normalizes by, unless the method has a default of its own.
+        statistics: What BatchNorm normalizes by, unless the method has a default.
         under: The part of the model that adapts.
         optimizer: The optimizer, where the method names none.
         style: Options of the style encoder that the preset leaves open.
@@ -75,7 +75,7 @@ class TaskContext:
         model: The model with its weights loaded, on its device, in evaluation mode.
         forward: ``(model, inputs) -> logits (N, C, *spatial)``.
         image_range: How the inputs were normalized.
-        source: Batches of source images; None if there are none.
+        source: Batches of source images, or None.
     """
 
     model: nn.Module
@@ -97,7 +97,7 @@ class RunBuilder:
         statistics: What BatchNorm normalizes by: ``"running"``, ``"batch"``, or the share of the
             batch as a number. None: the default of the method, or else of the task.
         reservoir: Options (see ``presets.py``), the name of a preset, or None: the plain method.
-        seed: Seed of everything random in method, params and router that has no seed of its own.
+        seed: Seed of everything random in method, params and router that has no other seed.
     """
 
     def __init__(

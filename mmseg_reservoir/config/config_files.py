@@ -1,6 +1,6 @@
-"""Config files: found, read, and changed by options of a command line.
+"""Find and read config files, and apply the options of a command line to them.
 
-mmengine is imported when a config is read, so mistakes in the options are answered at once.
+mmengine is imported when a config is read, so that mistakes in the options are reported at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str, Any]:
-    """The ``reservoir`` of a config, with what the options of :func:`add_warm_start` say."""
+    """Return the ``reservoir`` of a config with ``--start-from`` and ``--frozen`` applied."""
     if reservoir is None:
         raise ReservoirError(
-            "--start-from and --frozen are for a run with a reservoir, and this one has none: take "
-            "a config, or add an option, that has one"
+            "--start-from and --frozen need a reservoir, and this config has none: choose a config "
+            "with one, or set reservoir=PRESET"
         )
     options = {"preset": reservoir} if isinstance(reservoir, str) else dict(reservoir)
     start = {} if start_from is None else {"start_from": start_from}
@@ -32,19 +32,26 @@ def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str
 
 
 def read_config(
-    path: str | Path, changes: Mapping[str, Any], known: Collection[str] = ()
+    path: str | Path, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """A config file (see :func:`find_config`) with changes by dotted keys merged in.
+    """Read a config file and apply changes.
 
-    The ``known`` keys may be set at the top level though the file has them not. Nothing is imported
-    yet of what it names, see :func:`import_custom_modules`.
+    It does not import what the config names in ``custom_imports``, see
+    :func:`import_custom_modules`.
+
+    Args:
+        path: The file, see :func:`find_config`.
+        changes: Values by dotted keys.
+        optional: Top-level keys that may be set although the file does not have them.
     """
-    return merge_options(read_file(find_config(path)), changes, known)
+    return merge_options(read_file(find_config(path)), changes, optional)
 
 
-def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str] = ()) -> Config:
-    """A config with changes by dotted keys merged in; see :func:`read_config`."""
-    valid = {*cfg, *known}
+def merge_options(
+    cfg: Config, changes: Mapping[str, Any], optional: Collection[str] = ()
+) -> Config:
+    """Apply changes to a config, see :func:`read_config`."""
+    valid = {*cfg, *optional}
     for key in changes:
         top = key.split(".")[0]
         if top not in valid:
@@ -55,12 +62,12 @@ def merge_options(cfg: Config, changes: Mapping[str, Any], known: Collection[str
 
 
 def set_options(cfg: Config, changes: Mapping[str, Any]) -> Config:
-    """A config with changes by dotted keys, whatever the keys are."""
+    """Apply changes to a config, whatever their top-level keys are."""
     try:
         cfg.merge_from_dict(dict(changes))
     except (AttributeError, KeyError, TypeError) as error:
         raise ReservoirError(
-            f"--cfg-options {', '.join(changes)}: a key leads to nothing that can be changed "
+            f"--cfg-options {', '.join(changes)}: a key cannot be set "
             f"({type(error).__name__}: {error}): replace a list as a whole, such as "
             "test_cfg.domains=[fog,night]"
         ) from error
@@ -68,23 +75,23 @@ def set_options(cfg: Config, changes: Mapping[str, Any]) -> Config:
 
 
 def read_file(path: Path) -> Config:
-    """Read a config file; one that cannot be read is a clear error."""
+    """Read a config file; an invalid one is a :class:`ReservoirError`."""
     from mmengine.config import Config
 
-    with _one_reason(path):
+    with _explain(path):
         return Config.fromfile(path, import_custom_modules=False)
 
 
 def import_custom_modules(cfg: Config) -> None:
-    """Import what a config names in ``custom_imports``: custom parts, and in ours mmseg."""
+    """Import the modules of a config's ``custom_imports``: custom parts, and mmseg."""
     from mmengine.utils import import_modules_from_strings
 
-    with _one_reason(cfg.filename):
+    with _explain(cfg.filename):
         import_modules_from_strings(**(cfg.get("custom_imports") or {"imports": None}))
 
 
 @contextmanager
-def _one_reason(path: str | Path) -> Iterator[None]:
+def _explain(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (SyntaxError, FileNotFoundError, ImportError, NameError, KeyError, TypeError) as error:
@@ -94,11 +101,11 @@ def _one_reason(path: str | Path) -> Iterator[None]:
                 f"the config {path} imports {missing}, which is not installed: {_advice(missing)}"
             ) from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ReservoirError(f"the config {path} cannot be read ({reason}): mend it") from error
+        raise ReservoirError(f"invalid config {path}: {reason}") from error
 
 
 def _missing_module(error: BaseException | None) -> str | None:
-    """Return the module that an import did not find; mmengine raises other errors from it."""
+    """Return the name of the missing module; mmengine raises other errors from this one."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name:
             return error.name.split(".")[0]
@@ -109,14 +116,14 @@ def _missing_module(error: BaseException | None) -> str | None:
 def _advice(module: str) -> str:
     if module.startswith("mm"):  # mmdet, mmpretrain, ...
         return f"pip install {module}"
-    return "install it, or add the folder of a module of your own to PYTHONPATH"
+    return "install it, or add the folder of your module to PYTHONPATH"
 
 
 def find_config(path: str | Path) -> Path:
-    """A config file: the one at this path, else the shipped one of this name.
+    """Return the config file at a path, else the bundled one of that name.
 
     ``configs/minicity/segformer-tiny_tent.py`` and ``minicity/segformer-tiny_tent.py`` name the
-    same shipped file, so that commands of a checkout work from anywhere.
+    same bundled file, so that commands of a checkout work from anywhere.
     """
     path = Path(path)
     if path.is_file():
@@ -129,5 +136,5 @@ def find_config(path: str | Path) -> Path:
     near = difflib.get_close_matches(path.as_posix().removeprefix("configs/"), names, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     raise ReservoirError(
-        f"no config file {path}, neither here nor among the shipped ones in {configs}{hint}"
+        f"no config file {path}, neither here nor among the bundled ones in {configs}{hint}"
     )

@@ -1,4 +1,4 @@
-"""Named sets of reservoir options; segmentation and classification share them."""
+"""Presets: named sets of reservoir options, for segmentation and classification."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PUBLISHED_CODE: Options = {
     },
     "pipeline": {"type": "reservoir", "init": "mi", "predict": "before"},
 }
-"""What the published implementation does (see docs/fidelity.md)."""
+"""The published implementation (see docs/fidelity.md)."""
 
 PAPER: Options = {
     **PUBLISHED_CODE,
@@ -51,33 +51,33 @@ PAPER: Options = {
     },
     "pipeline": {"type": "reservoir", "init": "mi_fresh", "predict": "after"},
 }
-"""What the text, the equations and Algorithm 1 of the paper say."""
+"""The text, the equations and Algorithm 1 of the paper."""
 
 PUBLISHED: Options = {
     **PUBLISHED_CODE,
     "memory": PAPER["memory"],
     "router": {**PUBLISHED_CODE["router"], "learn_incomplete": False},
 }
-"""The published behaviour, with the paper's unbiased style memory, of complete batches."""
+"""The published implementation with the paper's unbiased style memory, of complete batches."""
 
 STREAM: Options = {
     "k_max": 16,
-    # The smallest view that routes real frames as well as larger ones do (docs/performance.md).
+    # The smallest size that routes real frames as well as larger ones (docs/performance.md).
     "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var", "size": 128},
     "space": {"mean": ["standardize", "squash"], "logvar": ["standardize", "whiten", "squash"]},
     "router": {"type": "segment"},
-    # The filter is never quite sure. A second forward pass for one percent of another expert would
-    # double the cost of every frame.
+    # The filter never gives one expert all of the weight. A second forward pass for one percent of
+    # another expert would double the cost of every frame.
     "pipeline": {**PUBLISHED_CODE["pipeline"], "one_hot": 0.99},
 }
-"""Routing of single frames by the evidence of the last few (see docs/routing.md)."""
+"""Routing of single frames by the evidence of the last frames (see docs/routing.md)."""
 
 ROBUST: Options = {
     **STREAM,
     "alignment": {"type": "moments"},
     "guard": {"type": "labels"},
     "pooling": {"type": "evidence"},
-    # Experts that learn from each other are close: a blend of them is not worth a second pass.
+    # Pooled experts are similar: an ensemble of them is not worth a second pass.
     "pipeline": {
         **PUBLISHED_CODE["pipeline"],
         "ensemble": False,
@@ -85,7 +85,7 @@ ROBUST: Options = {
         "source": "keep",
     },
 }
-"""Experts that align, are guarded and learn from each other (see docs/robust.md)."""
+"""Aligned, guarded and pooled experts (see docs/robust.md)."""
 
 PRESETS: dict[str, Options] = {
     "paper": PAPER,
@@ -95,17 +95,17 @@ PRESETS: dict[str, Options] = {
     "stream": STREAM,
 }
 DEFAULT = "robust"
-"""The preset where a user names none."""
+"""The preset of options that name none."""
 
 
 def with_preset(options: Options | str) -> dict[str, Any]:
-    """Options of a reservoir merged over the preset that they name (``robust`` if none).
+    """Merge options of a reservoir over the preset that they name (``robust`` if none).
 
-    A group whose ``type`` differs from the preset's replaces the preset's group: the options of
-    one strategy mean nothing to another. So does a part that is ready made.
+    A group with another ``type`` than the preset's replaces the preset's group, because the
+    options of one strategy mean nothing to another. So does an object.
 
     Args:
-        options: What the user wrote: options, or the name of a preset.
+        options: Options as the user wrote them, or the name of a preset.
     """
     if not isinstance(options, (Mapping, str)):
         raise ReservoirError(f"reservoir must be options or a preset's name, got {options!r}")
@@ -113,9 +113,10 @@ def with_preset(options: Options | str) -> dict[str, Any]:
     merged = copy.deepcopy(dict(choose(options.pop("preset", DEFAULT), PRESETS, "preset")))
     for name, value in options.items():
         base = merged.get(name)
-        same = isinstance(base, dict) and isinstance(value, Mapping)
-        if same and value.get("type", base.get("type")) == base.get("type"):
-            merged[name] = {**base, **value}
+        group = dict(value) if isinstance(value, Mapping) else None
+        if group is None or not isinstance(base, dict):
+            merged[name] = value if group is None else group
         else:
-            merged[name] = dict(value) if isinstance(value, Mapping) else value
+            same = group.get("type", base.get("type")) == base.get("type")
+            merged[name] = {**base, **group} if same else group
     return merged

@@ -9,7 +9,7 @@ affine per channel, so it can be folded into the layer's weight and bias.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -30,6 +30,7 @@ from .moments import (
     channels_of,
     norm_layers,
 )
+from .reservoir_part import ReservoirPart, State, padded
 from .state import copied_to
 
 Forward = Callable[[Tensor], Tensor]
@@ -37,11 +38,12 @@ INPUT = "input"
 """The name of the input channels among the layers."""
 _SURE = 0.15  # worth of one nat of entropy, in units of mirror agreement
 _EVENTS = 1000  # that are remembered
+_COUNTS = ("images", "batches")  # of a domain's moments
 _logger = logging.getLogger(__name__)
 
 
 @register("alignment", "moments")
-class Alignment:
+class Alignment(ReservoirPart):
     """Corrects the moments of normalization layers, each expert by those of its own domain.
 
     Expert 0, the source's, is never aligned. Outside :meth:`expert` the model is the plain one.
@@ -322,9 +324,8 @@ class Alignment:
 
     # What others read
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options that it was made with."""
+    def merge_options(self) -> State:
+        """Return the options that it was made with."""
         return {**asdict(self.correction), "layers": self.layers}
 
     def corrections(self, index: int) -> dict[str, tuple[Tensor, Tensor]]:
@@ -361,23 +362,67 @@ class Alignment:
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next step depends on."""
         reference = None if self.reference is None else self.reference.state_dict()
-        shared = {
-            "reference": reference,
+        experts: list[State] = [
+            {"moments": None if domain is None else domain.state_dict(), "events": []}
+            for domain in self.domains
+        ]
+        for event in self.events:
+            own = {name: value for name, value in event.items() if name != "expert"}
+            experts[event["expert"]]["events"].append(own)
+        stream = {
             "pending": [list(moments) for moments in self._pending],
-            "events": [dict(event) for event in self.events],
+            "event_order": [event["expert"] for event in self.events],
         }
-        experts = [None if d is None else d.state_dict() for d in self.domains]
-        return copied_to({"shared": shared, "experts": experts}, torch.device("cpu"))
+        state = {"shared": {"reference": reference}, "experts": experts, "stream": stream}
+        return copied_to(state, torch.device("cpu"))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
-        shared = copied_to(state["shared"], self._device)
-        if shared["reference"] is not None:
-            self.reference = Reference(**shared["reference"])
-        self._pending = [(mean, logvar, n) for mean, logvar, n in shared["pending"]]
-        self.events = shared["events"]
-        experts = copied_to(state["experts"], self._device)
-        self.domains = [None if own is None else DomainMoments.of(own) for own in experts]
+        state = copied_to(state, self._device)
+        reference, experts = state["shared"]["reference"], state["experts"]
+        if reference is not None:
+            self.reference = Reference(**reference)
+        self.domains = [e["moments"] and DomainMoments.of(e["moments"]) for e in experts]
+        events = [[{"expert": i, **e} for e in own["events"]] for i, own in enumerate(experts)]
+        stream = state["stream"] or {"pending": [], "event_order": None}
+        self._pending = [(mean, logvar, n) for mean, logvar, n in stream["pending"]]
+        order, ordered = stream["event_order"], [iter(own) for own in events]
+        if order is None:
+            order = [index for index, own in enumerate(events) for _ in own]
+        self.events = [next(ordered[index]) for index in order]
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        events, moments = one["events"] + other["events"], one["moments"] or other["moments"]
+        if one["moments"] and other["moments"]:
+            first, second = (DomainMoments.of(entry["moments"]) for entry in (one, other))
+            moments = first.merged(second, weight).state_dict()
+        return {"moments": moments, "events": events}
+
+    @classmethod
+    def progress(cls, options: State, state: State) -> State:
+        counts = {
+            name: [e["moments"][name] if e["moments"] else 0 for e in state["experts"]]
+            for name in _COUNTS
+        }
+        return counts | {"events": [len(entry["events"]) for entry in state["experts"]]}
+
+    @classmethod
+    def delta(cls, options: State, state: State, progress: State) -> State:
+        experts = state["experts"]
+        before = {name: padded(counts, len(experts), 0) for name, counts in progress.items()}
+        newer = []
+        for index, entry in enumerate(experts):
+            counts = {name: before[name][index] for name in _COUNTS}
+            moments = entry["moments"]
+            if moments:
+                moments = {**moments, **{name: moments[name] - counts[name] for name in counts}}
+            newer.append({"moments": moments, "events": entry["events"][before["events"][index] :]})
+        return {**state, "experts": newer, "stream": None}
+
+    @classmethod
+    def renumber_stream(cls, stream: Any, numbering: Sequence[int], count: int) -> Any:
+        return stream and {**stream, "event_order": None}  # merged events are ordered by expert
 
 
 def _axis(module: nn.Module, output: Tensor) -> int:

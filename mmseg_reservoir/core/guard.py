@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -15,6 +15,7 @@ from torch import Tensor
 from ..option_types import Count, Momentum, Positive
 from ..registry import register
 from .expert_health import ExpertHealth, ProbePair, entropy, histogram
+from .reservoir_part import ReservoirPart, State
 from .state import copied_to
 
 _logger = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ _EVENTS = 1000  # that are remembered; the counts go on
 _FRAME = 5.0  # times the smallest margin: about what was measured on frames of two street scenes
 
 
-class Guard(ABC):
+class Guard(ReservoirPart):
     """Decides how far the updates of an expert can be trusted.
 
     The pipeline asks :meth:`is_due` for every batch that an expert adapted to, and, if so, lets the
@@ -66,14 +67,6 @@ class Guard(ABC):
     @abstractmethod
     def report(self) -> dict[str, Any]:
         """What was seen and done, as plain data."""
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
-
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
 
 
 @register("guard", "labels")
@@ -205,15 +198,53 @@ class LabelGuard(Guard):
         }
         return {"margin": self.margin, "experts": experts, "events": list(self._events)}
 
-    def state_dict(self) -> dict[str, Any]:
-        watches = {str(index): dict(vars(watch)) for index, watch in self._watches.items()}
-        events = [dict(event) for event in self._events]
-        return {"margin": self.margin, "steps": self._steps, "watches": watches, "events": events}
+    def state_dict(self) -> State:
+        count = 1 + max([*self._watches, *(event["expert"] for event in self._events)], default=-1)
+        experts: list[State] = [{"health": None, "events": []} for _ in range(count)]
+        for index, health in self._watches.items():
+            experts[index]["health"] = dict(vars(health))
+        for event in self._events:
+            own = {name: value for name, value in event.items() if name != "expert"}
+            experts[event["expert"]]["events"].append(own)
+        return {"shared": {"margin": self.margin, "steps": self._steps}, "experts": experts}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         state = copied_to(state, torch.device("cpu"))
-        self.margin, self._steps = state["margin"], state["steps"]
-        self._watches = {
-            int(index): ExpertHealth(**watch) for index, watch in state["watches"].items()
-        }
-        self._events = deque(state["events"], maxlen=_EVENTS)
+        self.margin, self._steps = state["shared"]["margin"], state["shared"]["steps"]
+        known = {i: entry for i, entry in enumerate(state["experts"]) if entry is not None}
+        self._watches = {i: ExpertHealth(**e["health"]) for i, e in known.items() if e["health"]}
+        events = [
+            {"step": event["step"], "expert": index, **event}
+            for index, entry in known.items()
+            for event in entry["events"]
+        ]
+        self._events = deque(sorted(events, key=lambda event: event["step"]), maxlen=_EVENTS)
+
+    @classmethod
+    def merge_shared(cls, options: State, one: State, other: State) -> State:
+        return {**one, "steps": max(one["steps"], other["steps"])}
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        health = one["health"] or other["health"]
+        # The merged expert has not been probed yet: it is, at its next batch.
+        health = None if health is None else {**health, "next": 0}
+        return {"health": health, "events": one["events"] + other["events"]}
+
+    @classmethod
+    def progress(cls, options: State, state: State) -> State:
+        return {"steps": state["shared"]["steps"]}
+
+    @classmethod
+    def delta(cls, options: State, state: State, progress: State) -> State:
+        def newer(events: list[State]) -> list[State]:
+            return [event for event in events if event["step"] > progress["steps"]]
+
+        experts = [e and {**e, "events": newer(e["events"])} for e in state["experts"]]
+        return {**state, "experts": experts}
+
+    @classmethod
+    def summary(cls, entry: State) -> State:
+        health = entry["health"] or {}
+        numbers = {name: x for name, x in health.items() if not isinstance(x, Tensor)}
+        return {**numbers, "events": entry["events"]}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
 from ..option_types import NonNegative
 from ..registry import register
+from .reservoir_part import ReservoirPart, State, padded
 
 
-class Pooling(ABC):
+class Pooling(ReservoirPart):
     """Decides which share of an expert's update the others make, too."""
 
     @abstractmethod
@@ -26,14 +26,6 @@ class Pooling(ABC):
             count: How many experts there are.
             images: How many images the update is of.
         """
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
-
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
 
 
 @register("pooling", "evidence")
@@ -61,8 +53,26 @@ class EvidencePooling(Pooling):
         shares[index] = 0.0
         return shares
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"images": list(self.images)}
+    def state_dict(self) -> State:
+        return {"shared": {}, "experts": [{"images": count} for count in self.images]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.images = list(state["images"])
+    def load_state_dict(self, state: State) -> None:
+        self.images = _images(state)
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        return {"images": one["images"] + other["images"]}
+
+    @classmethod
+    def progress(cls, options: State, state: State) -> State:
+        return {"images": _images(state)}
+
+    @classmethod
+    def delta(cls, options: State, state: State, progress: State) -> State:
+        now = _images(state)
+        pairs = zip(now, padded(progress["images"], len(now), 0), strict=True)
+        return {**state, "experts": [{"images": count - before} for count, before in pairs]}
+
+
+def _images(state: State) -> list[int]:
+    return [0 if entry is None else entry["images"] for entry in state["experts"]]

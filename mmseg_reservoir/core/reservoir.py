@@ -9,9 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ReservoirError
+from .reservoir_part import State
 from .state import copied_to
-
-State = dict[str, Any]
 
 
 @dataclass
@@ -97,26 +96,31 @@ class Reservoir:
         self._last = index
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of all experts."""
+        """Return a copy of all experts, in the form of a :class:`.ReservoirPart`."""
+        # One copy of all: what several experts share, they still share in it.
+        rows = zip(self.experts.clone(), copy.deepcopy(self._states), self.tallies, strict=True)
+        experts = [
+            {"parameters": vector, "method": state, "tally": asdict(tally)}
+            for vector, state, tally in rows
+        ]
         return {
-            "source": self.source.clone(),
-            "experts": self.experts.clone(),
-            "states": copy.deepcopy(self._states),
-            "tallies": [asdict(tally) for tally in self.tallies],
-            "last": self._last,
+            "shared": {"source": self.source.clone()},
+            "experts": experts,
+            "stream": {"last": self._last},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore :meth:`state_dict`, on the device that this reservoir is on."""
         experts = state["experts"]
-        if len(experts) > len(self._matrix) or experts.shape[1] != self._matrix.shape[1]:
+        shape, room = (len(experts), len(experts[0]["parameters"])), tuple(self._matrix.shape)
+        if shape[0] > room[0] or shape[1] != room[1]:
             raise ReservoirError(
-                f"the saved reservoir holds {tuple(experts.shape)} (experts, parameters), this one "
-                f"has room for {tuple(self._matrix.shape)}: use the same model, params and K_max"
+                f"the saved reservoir holds {shape} (experts, parameters), this one has room for "
+                f"{room}: use the same model, params and K_max"
             )
-        self._matrix[: len(experts)] = experts
-        self._states = copied_to(state["states"], self._matrix.device)
-        self.source = state["source"].to(self._matrix)
-        # Older states counted nothing.
-        self.tallies = [Tally(**tally) for tally in state.get("tallies", [{}] * len(experts))]
-        self._last = state.get("last")
+        for row, expert in zip(self._matrix, experts, strict=False):
+            row.copy_(expert["parameters"])
+        self._states = copied_to([expert["method"] for expert in experts], self._matrix.device)
+        self.source = state["shared"]["source"].to(self._matrix)
+        self.tallies = [Tally(**expert["tally"]) for expert in experts]
+        self._last = state["stream"]["last"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from ..option_types import Count, Momentum, Positive
 from ..registry import register
 from .losses import entropy
+from .reservoir_part import ReservoirPart, State
 
 _LONGER = 4  # times the batches of the recent average are what is usual
 
@@ -41,7 +42,7 @@ class Record:
     scatter: float = 0.0
 
 
-class Trigger(ABC):
+class Trigger(ReservoirPart):
     """Decides for every batch of an expert whether it adapts to it or rests.
 
     Who rests predicts, which is one forward pass without gradients, and stays as it is. The choice
@@ -83,16 +84,17 @@ class Trigger(ABC):
         experts = {index: asdict(record) for index, record in sorted(self._records.items())}
         return {**self._counts, "experts": experts}
 
-    def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
-        records = {str(index): asdict(record) for index, record in self._records.items()}
-        return {"records": records, "last": self._last, "counts": dict(self._counts)}
+    def state_dict(self) -> State:
+        experts: list[State | None] = [None] * (1 + max(self._records, default=-1))
+        for index, record in self._records.items():
+            experts[index] = asdict(record)
+        stream = {"last": self._last, "counts": dict(self._counts)}
+        return {"shared": {}, "experts": experts, "stream": stream}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
-        self._records = {int(index): Record(**known) for index, known in state["records"].items()}
-        self._last = state["last"]
-        self._counts = dict(state["counts"])
+    def load_state_dict(self, state: State) -> None:
+        stream = state["stream"] or {"last": None, "counts": {"batches": 0, "rests": 0}}
+        self._records = {i: Record(**own) for i, own in enumerate(state["experts"]) if own}
+        self._last, self._counts = stream["last"], dict(stream["counts"])
 
 
 @register("trigger", "every")

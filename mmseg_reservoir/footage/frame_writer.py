@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import ReservoirError
 from ..io.files import append_bytes, write_text
+from ..registry import new_name
 from ..seg.label_images import (
     NO_LABEL,
     Palette,
@@ -105,7 +106,7 @@ class FrameWriter:
                 "'trainids' (--labels trainids), the numbers of the model's classes, or 'colors'"
             )
         self.name, self.palette, self.classes = name, palette, classes
-        self.labels = "colors" if labels == "colours" else labels  # old name
+        self.labels = None if labels is None else new_name(labels, ("colors",))
         self.shown, self.confidence = shown, confidence
         self.min_confidence = min_confidence
         self._video = VideoSegments(self.folder / "overlay", fps, segment, segments, codec)

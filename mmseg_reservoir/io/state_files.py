@@ -23,7 +23,7 @@ from .. import __version__
 from ..errors import ReservoirError
 from .files import atomic_write, digest
 
-SCHEMA = 1
+SCHEMA = 2
 """Raise it when the arrangement of states changes: older ones are refused."""
 
 _FORMAT = "mmseg_reservoir.state"

@@ -24,6 +24,9 @@ class ParamSpace:
         selected: Parameters by name, for example from :func:`norm_affine`.
     """
 
+    scaling: float | None = None
+    """Factor of the products of low-rank factors; None if the values are none."""
+
     def __init__(self, model: nn.Module, selected: Mapping[str, nn.Parameter]) -> None:
         _check_weights(model)
         model.requires_grad_(False)

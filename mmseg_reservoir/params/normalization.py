@@ -102,6 +102,13 @@ def goes_by_batch(model: nn.Module) -> bool:
     return any(isinstance(n, BlendedBatchNorm) or n.running_mean is None for n in norms)
 
 
+def batch_share(model: nn.Module) -> float:
+    """Return the largest weight of a batch's own statistics among the BatchNorm layers."""
+    shares = [n.rate for n in layers_of(model, BlendedBatchNorm).values() if n.always]
+    norms = layers_of(model, _BatchNorm).values()
+    return max([*shares, *(1.0 for norm in norms if norm.running_mean is None)], default=0.0)
+
+
 class BlendedBatchNorm(_BatchNorm):
     """BatchNorm by ``(1 - a) mu + a mu_batch``, with the running mean mu; likewise the variance.
 

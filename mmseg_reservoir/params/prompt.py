@@ -90,6 +90,9 @@ class PromptTokens(nn.Module):
     ``position`` is the number of the transformer's tokens before them.
     """
 
+    beyond_checkpoint = "prompts"
+    """What a plain checkpoint has no place for."""
+
     def __init__(self, values: Tensor, position: int) -> None:
         super().__init__()
         self.tokens = nn.Parameter(values)

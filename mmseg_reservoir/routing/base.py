@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+import math
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
+from ..core.reservoir_part import ReservoirPart, State
 from ..core.route import Route
 from ..errors import ReservoirError
 from ..option_types import Count
@@ -19,7 +20,7 @@ LARGEST = 2.0**40
 
 
 @checked
-class Router(ABC):
+class Router(ReservoirPart):
     """Decides the route of every batch. Expert 0 is the source.
 
     It is made from options alone, so that mistakes in them show before anything is computed, and
@@ -74,13 +75,19 @@ class Router(ABC):
         weights[0] = 1
         return Route(0, weights, is_new=False, fits=False)
 
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
+    @classmethod
+    def distance(cls, options: State, shared: State, one: State, other: State) -> float:
+        """Return how different the domains of two experts are; up to 1 they count as one domain.
 
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
+        By default no two domains are the same, so that merged experts stand beside each other.
+
+        Args:
+            options: The router's :meth:`merge_options`.
+            shared: What the experts of the first share.
+            one: The entry of an expert in the router's state.
+            other: The entry of another expert.
+        """
+        return math.inf
 
 
 def check_finite(style: Tensor | None) -> Tensor:

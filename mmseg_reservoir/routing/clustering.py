@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..core.losses import information_loss
+from ..core.reservoir_part import ReservoirPart, State, padded
 from ..core.state import copied_to
 from ..option_types import Positive
 from ..registry import checked, find, register
@@ -16,7 +17,7 @@ from ..style.statistics import DistanceOption
 
 
 @checked
-class Clustering(ABC):
+class Clustering(ReservoirPart):
     """Centroids, of which the first is the source's, and the rule that moves them.
 
     There are none before :meth:`start`.
@@ -61,13 +62,10 @@ class Clustering(ABC):
     def move(self, styles: Tensor, current: Tensor) -> None:
         """Let the centroids follow the remembered styles ``(n, d)``, or only the current one."""
 
+    @classmethod
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
-
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`; the centroids stay on the device that they are on."""
+    def centroid(cls, shared: State, entry: State) -> Tensor:
+        """Return the centroid of an expert from its entry in a saved state, ``(d,)``."""
 
     @torch.no_grad()
     def distances(self, styles: Tensor) -> Tensor:
@@ -132,19 +130,29 @@ class GradientClustering(Clustering):
             [self._offsets], lr=self.lr, weight_decay=self.weight_decay
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         moments = self._optimizer.state[self._offsets]
         return {
-            "origin": self._origin.clone(),
-            "offsets": self._offsets.detach().clone(),
-            "optimizer": {name: value.clone() for name, value in moments.items()},
+            "shared": {"origin": self._origin.clone()},
+            "experts": [{"offset": offset} for offset in self._offsets.detach().clone()],
+            "stream": {"optimizer": {name: value.clone() for name, value in moments.items()}},
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         state = copied_to(state, self.source_centroid.device)
-        self._origin = state["origin"]
-        self._restart(state["offsets"])
-        self._optimizer.state[self._offsets] = state["optimizer"]
+        self._origin = state["shared"]["origin"]
+        self._restart(torch.stack([entry["offset"] for entry in state["experts"]]))
+        # As a new centroid does, one that was removed or merged restarts the optimizer.
+        stream = state["stream"] or {"optimizer": {}}
+        self._optimizer.state[self._offsets] = stream["optimizer"]
+
+    @classmethod
+    def centroid(cls, shared: State, entry: State) -> Tensor:
+        return shared["origin"] + entry["offset"]
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        return {"offset": torch.lerp(one["offset"], other["offset"], weight)}
 
 
 @register("clustering", "information")
@@ -203,9 +211,30 @@ class KMeansClustering(Clustering):
         self._counts[nearest] += 1
         self._centroids[nearest] += (current - self._centroids[nearest]) / self._counts[nearest]
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"centroids": self._centroids.clone(), "counts": self._counts.clone()}
+    def state_dict(self) -> State:
+        pairs = zip(self._centroids.clone(), self._counts.tolist(), strict=True)
+        return {"shared": {}, "experts": [{"centroid": c, "count": n} for c, n in pairs]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._centroids = state["centroids"].to(self._centroids, copy=True)
-        self._counts = state["counts"].to(self._counts, copy=True)
+    def load_state_dict(self, state: State) -> None:
+        experts = state["experts"]
+        self._centroids = torch.stack([e["centroid"].to(self._centroids) for e in experts])
+        self._counts = torch.tensor([e["count"] for e in experts])
+
+    @classmethod
+    def centroid(cls, shared: State, entry: State) -> Tensor:
+        return entry["centroid"]
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        centroid = torch.lerp(one["centroid"], other["centroid"], weight)
+        return {"centroid": centroid, "count": one["count"] + other["count"]}
+
+    @classmethod
+    def progress(cls, options: State, state: State) -> State:
+        return {"counts": [entry["count"] for entry in state["experts"]]}
+
+    @classmethod
+    def delta(cls, options: State, state: State, progress: State) -> State:
+        before = padded(progress["counts"], len(state["experts"]), 0)
+        pairs = zip(state["experts"], before, strict=True)
+        return {**state, "experts": [{**e, "count": e["count"] - n} for e, n in pairs]}

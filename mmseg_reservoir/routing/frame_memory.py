@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
+
+from ..core.reservoir_part import State
 
 _AHEAD = 0.75
 """Cosine of two steps that go the same way. That of random frames of one domain is near -1/2."""
 
 
-_COLUMNS = ("styles", "labels", "times", "fading")
-"""What is remembered of every frame, in arrays of the same length."""
+_COLUMNS = ("styles", "times", "fading")
+"""What is saved of every frame, in arrays of the same length."""
 
 
 class FrameMemory:
@@ -64,7 +64,7 @@ class FrameMemory:
         limit = self.size if label else self.recent
         if len(members) > limit:
             oldest = members[: len(members) - limit]
-            for name in (*_COLUMNS, "_steps"):
+            for name in (*_COLUMNS, "labels", "_steps"):
                 setattr(self, name, np.delete(getattr(self, name), oldest, axis=0))
 
     def _goes_ahead(self) -> bool:
@@ -117,17 +117,28 @@ class FrameMemory:
         spreads[0] = self.source_spread
         return spreads.clip(1e-12), max(common, 1e-12)
 
-    def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
-        arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in _COLUMNS}
-        return {"k": self.k, "clock": self.clock, "source_spread": self.source_spread, **arrays}
+    def state_dict(self) -> State:
+        """Return the frames of every domain and, for :meth:`SegmentRouter.distance`, its spread."""
+        spreads = self.spreads()[0].tolist()
+        experts: list[State] = []
+        for index in range(self.k):
+            own = self.labels == index
+            frames = {name: torch.from_numpy(getattr(self, name)[own]) for name in _COLUMNS}
+            experts.append({**frames, "spread": spreads[index]})
+        shared = {"clock": self.clock, "source_spread": self.source_spread}
+        return {"shared": shared, "experts": experts}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Restore :meth:`state_dict`."""
-        self.k, self.clock = state["k"], state["clock"]
-        self.source_spread = state["source_spread"]
-        for name in _COLUMNS:
-            setattr(self, name, as_array(state[name]))
+        shared, experts = state["shared"], state["experts"]
+        self.k, self.clock = len(experts), shared["clock"]
+        self.source_spread = shared["source_spread"]
+        columns = {n: np.concatenate([as_array(e[n]) for e in experts]) for n in _COLUMNS}
+        counts = [len(entry["times"]) for entry in experts]
+        columns["labels"] = np.repeat(np.arange(self.k), counts)
+        order = columns["times"].argsort()
+        for name, column in columns.items():
+            setattr(self, name, column[order])
         steps = np.diff(self.styles, axis=0, prepend=self.styles[:1])
         self._steps = np.square(steps).sum(axis=1) / 2
         self._means = {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import torch
 from torch import Tensor
 
+from ..core.reservoir_part import State
 from ..core.route import Route
 from ..errors import ReservoirError
 from ..option_types import Count
@@ -59,8 +60,12 @@ class OracleRouter(Router):
         weights[index] = 1
         return Route(index, weights, is_new)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"domains": list(self._domains)}
+    def state_dict(self) -> State:
+        return {"shared": {}, "experts": [{"domain": name} for name in (None, *self._domains)]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._domains = list(state["domains"])
+    def load_state_dict(self, state: State) -> None:
+        self._domains = [entry["domain"] for entry in state["experts"][1:]]
+
+    @classmethod
+    def distance(cls, options: State, shared: State, one: State, other: State) -> float:
+        return 0.0 if one["domain"] == other["domain"] else math.inf

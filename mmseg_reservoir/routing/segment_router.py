@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from ..core.reservoir_part import State, padded
 from ..core.route import Route
 from ..errors import ReservoirError
 from ..option_types import Count, Positive
@@ -24,6 +26,8 @@ _ODD = 0.01
 """Share of frames that tell nothing about the domain they come from."""
 _SOURCE_WINDOWS = 4000
 """Drawn with a fixed seed, for the largest square of the mean of ``run`` source frames."""
+_GAP = 2
+"""Between the clocks of two streams: frames so far apart are not taken for successive ones."""
 
 
 @register("router", "segment")
@@ -218,28 +222,131 @@ class SegmentRouter(Router):
         frames = self.memory.tail(self.lag)
         self._known = [float(self._log_likelihoods(frame).max()) for frame in frames]
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
+    def state_dict(self) -> State:
+        memory = self.memory.state_dict()
+        ages = zip(memory["experts"], self.ages.tolist(), strict=True)
+        shared = {
             "space": self.space.state_dict(),
-            "memory": self.memory.state_dict(),
-            "posterior": torch.from_numpy(self.posterior.copy()),
-            "ages": torch.from_numpy(self.ages.copy()),
-            "history": [tuple(torch.from_numpy(x.copy()) for x in row) for row in self._history],
-            "known": list(self._known),
+            "memory": memory["shared"],
             "tau": self.tau,
             "reach": self.reach,
             "dimensions": self.dimensions,
         }
+        stream = {
+            "posterior": torch.from_numpy(self.posterior.copy()),
+            "history": [tuple(torch.from_numpy(x.copy()) for x in row) for row in self._history],
+            "known": list(self._known),
+        }
+        experts = [{**frames, "age": age} for frames, age in ages]
+        return {"shared": shared, "experts": experts, "stream": stream}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Restore :meth:`state_dict`; what was calibrated comes from it, too."""
-        k = state["memory"]["k"]
+        shared, experts, stream = state["shared"], state["experts"], state["stream"]
+        k = len(experts)
         if k > self.k_max:
             raise ReservoirError(f"the saved router has {k} domains, K_max is {self.k_max}")
-        self.space.load_state_dict(state["space"])
-        self.memory.load_state_dict(state["memory"])
-        self.posterior, self.ages = as_array(state["posterior"]), as_array(state["ages"])
-        self._history = [(as_array(a), as_array(b)) for a, b in state["history"]]
-        self._known = list(state["known"])
-        self.tau = state["tau"]
-        self.reach, self.dimensions = state["reach"], state["dimensions"]
+        self.space.load_state_dict(shared["space"])
+        self.memory.load_state_dict({"shared": shared["memory"], "experts": experts})
+        self.ages = np.array([entry["age"] for entry in experts], dtype=float)
+        if stream is None:  # any domain is as likely to be the current one
+            uniform = torch.full((k,), 1 / k, dtype=torch.float64)
+            stream = {"posterior": uniform, "history": [], "known": []}
+        self.posterior = as_array(stream["posterior"])
+        self._history = [(as_array(a), as_array(b)) for a, b in stream["history"]]
+        self._known = list(stream["known"])
+        self.tau = shared["tau"]
+        self.reach, self.dimensions = shared["reach"], shared["dimensions"]
+
+    # What an expert has in the state are the frames of its domain, its spread and its age.
+
+    def merge_options(self) -> State:
+        chains = self.space.chains
+        return {
+            "space": {part: [step.__name__ for step in steps] for part, steps in chains.items()},
+            "odds": self.odds,
+            "members": self.members,
+            "tau": self.tau,
+        }
+
+    @classmethod
+    def distance(cls, options: State, shared: State, one: State, other: State) -> float:
+        """Return the evidence for two domains, over the ``odds`` from which one is split."""
+        members = [entry["styles"][~entry["fading"]] for entry in (one, other)]
+        counts = [len(styles) for styles in members]
+        if not all(counts):
+            return math.inf
+        pairs = counts[0] * counts[1] / sum(counts)
+        spread = (counts[0] * one["spread"] + counts[1] * other["spread"]) / sum(counts)
+        square = float((members[0].mean(dim=0) - members[1].mean(dim=0)).square().sum())
+        # As in find_split: the gain in likelihood, less what two free means gain by chance.
+        by_chance = math.log1p(pairs * shared["reach"] / spread)
+        gain = shared["dimensions"] / 2 * (pairs * square / spread - by_chance)
+        return float(gain / options["odds"])
+
+    @classmethod
+    def merge_shared(cls, options: State, one: State, other: State) -> State:
+        clock = _next_start(one) + other["memory"]["clock"]
+        return {**one, "memory": {**one["memory"], "clock": clock}}
+
+    @classmethod
+    def adopt_expert(cls, shared: State, entry: State) -> State:
+        """Let the frames of another reservoir come after those of this one."""
+        return {**entry, "times": entry["times"] + _next_start(shared)}
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        """Keep the newest frames of both; :meth:`regroup` computes their spread."""
+        limit, pair = options["members"], (one, other)
+        counts = [len(entry["times"]) for entry in pair]
+        kept = [
+            min(mine, max(limit // 2, limit - others))
+            for mine, others in zip(counts, reversed(counts), strict=True)
+        ]
+        frames = {
+            name: torch.cat([e[name][len(e[name]) - n :] for e, n in zip(pair, kept, strict=True)])
+            for name in ("styles", "times", "fading")
+        }
+        return {**frames, "spread": one["spread"], "age": one["age"] + other["age"]}
+
+    @classmethod
+    def regroup(cls, state: State) -> State:
+        """Compute the spreads again, since they depend on all frames; drop the stream."""
+        shared, experts = state["shared"], state["experts"]
+        memory = FrameMemory(experts[0]["styles"].shape[1], shared["memory"]["source_spread"])
+        memory.load_state_dict({"shared": shared["memory"], "experts": experts})
+        pairs = zip(memory.state_dict()["experts"], experts, strict=True)
+        experts = [{**frames, "age": entry["age"]} for frames, entry in pairs]
+        return {"shared": shared, "experts": experts, "stream": None}
+
+    @classmethod
+    def progress(cls, options: State, state: State) -> State:
+        ages = [entry["age"] for entry in state["experts"]]
+        return {"clock": state["shared"]["memory"]["clock"], "ages": ages}
+
+    @classmethod
+    def delta(cls, options: State, state: State, progress: State) -> State:
+        """Keep the frames that came later, by a clock that starts with them."""
+        start, experts, memory = progress["clock"], state["experts"], state["shared"]["memory"]
+        newer = []
+        for entry, age in zip(experts, padded(progress["ages"], len(experts), 0), strict=True):
+            later = entry["times"] >= start
+            frames = {name: entry[name][later] for name in ("styles", "times", "fading")}
+            frames["times"] = frames["times"] - start
+            newer.append({**entry, **frames, "age": entry["age"] - age})
+        memory = {**memory, "clock": memory["clock"] - start}
+        return {**state, "shared": {**state["shared"], "memory": memory}, "experts": newer}
+
+    @classmethod
+    def renumber_stream(cls, stream: Any, numbering: Sequence[int], count: int) -> Any:
+        """Stay in the current domain; labels that were given are final."""
+        if stream is None:
+            return None
+        posterior = torch.zeros(count, dtype=torch.float64)
+        posterior[list(numbering)] = stream["posterior"]
+        return {"posterior": posterior, "history": [], "known": list(stream["known"])}
+
+
+def _next_start(shared: State) -> int:
+    """Return where the clock of another stream starts: no frames of both are successive."""
+    return int(shared["memory"]["clock"]) + _GAP

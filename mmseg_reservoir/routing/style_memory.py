@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -176,3 +176,28 @@ class NoMemory(StyleMemory):
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         raise AssertionError("a memory that keeps nothing is never full")
+
+
+def join_memories(one: dict[str, Any], other: dict[str, Any], capacity: int) -> dict[str, Any]:
+    """Return the state of a memory that holds the styles of two, each by what it has seen."""
+    memories = one, other
+    seen = one["seen"] + other["seen"]
+    rows: list[list[Tensor]] = [[] if m["rows"] is None else list(m["rows"]) for m in memories]
+    first = {tuple(row.tolist()) for row in rows[0]}
+    rows[1] = [row for row in rows[1] if tuple(row.tolist()) not in first]
+    if len(rows[0]) + len(rows[1]) > capacity:
+        shares = [round(capacity * m["seen"] / seen) for m in memories]
+        rows = [
+            _thinned(mine, max(share, capacity - len(others)))
+            for mine, others, share in zip(rows, reversed(rows), shares, strict=True)
+        ]
+    joined = [*rows[0], *rows[1]][:capacity]
+    longer = max(memories, key=lambda memory: memory["seen"])
+    return {**longer, "seen": seen, "rows": torch.stack(joined) if joined else None}
+
+
+def _thinned(rows: Sequence[Tensor], count: int) -> list[Tensor]:
+    """Return so many of the rows, evenly spaced."""
+    if len(rows) <= count:
+        return list(rows)
+    return [rows[i * len(rows) // count] for i in range(count)]

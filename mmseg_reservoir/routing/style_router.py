@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
+from ..core.reservoir_part import State, part_class
 from ..core.route import Route
 from ..core.state import copied_to
 from ..errors import ReservoirError
 from ..option_types import Count, PositiveFraction
-from ..registry import register
+from ..registry import find, register, table
 from ..style.calibration import Calibration
 from .base import Router, check_finite
 from .clustering import Clustering, InformationClustering
-from .style_memory import ReservoirSampling, StyleMemory
+from .style_memory import ReservoirSampling, StyleMemory, join_memories
 
 
 @register("router", "style")
@@ -94,18 +95,75 @@ class StyleRouter(Router):
             weights = self.clustering.assign(style[None])[0]
         return Route(int(weights.argmax()), weights, is_new)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "clustering": self.clustering.state_dict(),
+    def state_dict(self) -> State:
+        state = self.clustering.state_dict()
+        shared = {
+            "clustering": state["shared"],
             "tau": self.tau,
             "memory": self.memory.state_dict(),
         }
+        return {**state, "shared": shared}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Restore :meth:`state_dict`; threshold and source centroid come from it, too."""
-        self.clustering.load_state_dict(state["clustering"])
+        shared = state["shared"]
+        self.clustering.load_state_dict({**state, "shared": shared["clustering"]})
         if self.k > self.k_max:
             raise ReservoirError(f"the saved router has {self.k} centroids, K_max is {self.k_max}")
-        self.tau = state["tau"]
+        self.tau = shared["tau"]
         device = self.clustering.source_centroid.device
-        self.memory.load_state_dict(copied_to(state["memory"], device))
+        self.memory.load_state_dict(copied_to(shared["memory"], device))
+
+    # What an expert has in the state is the centroid of its domain. The style memory is shared:
+    # styles have no owner there.
+
+    def merge_options(self) -> State:
+        distance = self.clustering.distance
+        names = {part: name for name, part in table("distance").items()}
+        return {
+            "clustering": type(self.clustering).__name__,
+            "distance": names.get(distance, getattr(distance, "__name__", "custom")),
+            "memory": type(self.memory).__name__,
+            "capacity": self.memory.capacity,
+            "tau": self.tau,
+        }
+
+    @classmethod
+    def distance(cls, options: State, shared: State, one: State, other: State) -> float:
+        """Return the distance of two centroids over ``tau`` (Eq. 7)."""
+        clustering = _clustering(options)
+        distance = find("distance", options["distance"])
+        a, b = (clustering.centroid(shared["clustering"], entry)[None] for entry in (one, other))
+        # Not every distance is symmetric.
+        return max(float(distance(a, b)), float(distance(b, a))) / options["tau"]
+
+    @classmethod
+    def merge_shared(cls, options: State, one: State, other: State) -> State:
+        memory = join_memories(one["memory"], other["memory"], options["capacity"])
+        return {**one, "memory": memory}
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        return _clustering(options).merge_expert({}, one, other, weight)
+
+    @classmethod
+    def progress(cls, options: State, state: State) -> State:
+        centroids = _clustering(options).progress({}, state)
+        return {"seen": state["shared"]["memory"]["seen"], "centroids": centroids}
+
+    @classmethod
+    def delta(cls, options: State, state: State, progress: State) -> State:
+        shared = state["shared"]
+        # A memory may have reset its count.
+        seen = max(0, shared["memory"]["seen"] - progress["seen"])
+        state = _clustering(options).delta({}, state, progress["centroids"])
+        return {**state, "shared": {**shared, "memory": {**shared["memory"], "seen": seen}}}
+
+
+def _clustering(options: State) -> type[Clustering]:
+    kind = part_class(options["clustering"])
+    if kind is None or not issubclass(kind, Clustering):
+        raise ReservoirError(
+            f"the clustering {options['clustering']} is not loaded: import the file that defines it"
+        )
+    return kind

@@ -16,13 +16,13 @@ _NEEDED = ("test_cfg", "decode_head", "data_preprocessor", "postprocess_result")
 MASK_HEADS = ("MaskFormerHead", "Mask2FormerHead")
 """Heads of mmseg that give no logits per pixel; without mmdet they cannot even be built."""
 ADVICE = (
-    "choose a model whose decode head gives one map of class logits, as those of SegFormer, "
+    "choose a model with a decode head that gives one map of class logits, like SegFormer, "
     "UPerNet and DeepLabV3+ do"
 )
 
 
 def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
-    """The logits ``(N, C, h, w)`` of a batch; their pixels are the samples of the losses.
+    """Return the logits ``(N, C, h, w)`` of a batch; losses take their pixels as samples.
 
     It goes by the model's ``test_cfg.mode``:
 
@@ -89,7 +89,7 @@ def check_model(model: nn.Module, inputs: Tensor) -> None:
 
 
 def _logits(output: Any, inputs: Tensor) -> Tensor:
-    """The output, if it is what a loss over pixels can be made of."""
+    """Return the output if it is a map of logits; refuse anything else."""
     if not isinstance(output, Tensor):
         raise ReservoirError(
             f"the model gives {_describe(output)}, no map of logits: mask classification heads "

@@ -1,4 +1,4 @@
-"""Label maps as pictures: colours, overlays, a legend, and the ids that data sets write."""
+"""Label maps as pictures: colors, overlays, a legend, and the ids that data sets write."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ _FONT = (cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA)
 
 
 def paint(label: np.ndarray, palette: Palette) -> np.ndarray:
-    """Colour train ids (as BGR); what has no class is black."""
-    colours = np.zeros((256, 3), np.uint8)
-    colours[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
-    return colours[label.astype(np.uint8)]
+    """Color train ids (as BGR); what has no class is black."""
+    colors = np.zeros((256, 3), np.uint8)
+    colors[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
+    return colors[label.astype(np.uint8)]
 
 
 def overlay(image: np.ndarray, label: np.ndarray, palette: Palette) -> np.ndarray:
-    """The colours half transparent over the image (BGR); what has no class stays as it is."""
+    """Draw the colors half transparent over the image (BGR), except on pixels of no class."""
     blended = cv2.addWeighted(image, 0.5, paint(label, palette), 0.5, 0)
     unknown = (label >= len(palette))[..., None]
     return np.where(unknown, image, blended)
 
 
 def legend(label: np.ndarray, classes: Sequence[str], palette: Palette, width: int) -> np.ndarray:
-    """A strip with colour and name of every class that occurs, in rows of the given width."""
+    """Draw color and name of every class that occurs, in rows of the given width."""
     present = [index for index in np.unique(label) if index < len(classes)]
     places, x, y = [], 4, 0
     for index in present:
@@ -64,8 +64,8 @@ def legend(label: np.ndarray, classes: Sequence[str], palette: Palette, width: i
         x += length
     strip = np.full((y + _ROW, width, 3), 255, np.uint8)
     for index, x, y in places:
-        colour = tuple(int(value) for value in palette[index][::-1])
-        cv2.rectangle(strip, (x, y + 3), (x + _BOX, y + 3 + _BOX), colour, cv2.FILLED)
+        color = tuple(int(value) for value in palette[index][::-1])
+        cv2.rectangle(strip, (x, y + 3), (x + _BOX, y + 3 + _BOX), color, cv2.FILLED)
         cv2.putText(strip, classes[index], (x + _BOX + 4, y + 13), *_FONT)
     return strip
 
@@ -107,8 +107,8 @@ def draw_key(
         top = row * number + margin
         bgr = tuple(int(value) for value in color[::-1])
         cv2.rectangle(shown, (margin, top), (margin + box, top + box), bgr, cv2.FILLED)
-        place = (left, top + box + thickness)
-        cv2.putText(shown, text, place, font, scale, (255, 255, 255), thickness, cv2.LINE_AA)
+        corner = (left, top + box + thickness)
+        cv2.putText(shown, text, corner, font, scale, (255, 255, 255), thickness, cv2.LINE_AA)
     return shown
 
 

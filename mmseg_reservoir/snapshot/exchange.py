@@ -6,7 +6,7 @@ took over last. Merging both whole would count the base twice. So
 - experts of the base keep their numbers on both sides and are averaged by the images that each
   side has seen *since the base*; one that nobody else has changed since becomes the stream's;
 - experts that the stream has opened since are matched by the router's own test with those that
-  are new to it, as :func:`merge` does, and else stand beside them;
+  are new to it, as :func:`.merge` does, and else stand beside them;
 - images, visits, updates, ages and events add up, each counted once.
 """
 
@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..core.reservoir import Tally
+from ..core.reservoir_part import State
 from ..core.reservoir_pipeline import ReservoirPipeline
-from .merge import Merge, merge, same
-from .parts import State
+from .merge import Merge, merge_experts, same
 from .reservoir_snapshot import Expert, ReservoirSnapshot, go_on, take
 
 
@@ -29,24 +29,22 @@ class Base:
 
     Args:
         tallies: What each of its experts had met by then.
-        marks: How far router, guard and pooling had come (:meth:`Parts.mark`).
+        progress: How far each component had come (:meth:`.ReservoirPart.progress`).
         revisions: The number of the last change of each expert.
     """
 
     tallies: list[dict[str, int]]
-    marks: dict[str, State]
+    progress: dict[str, State]
     revisions: list[int]
 
     @classmethod
     def of(cls, contents: ReservoirSnapshot, revisions: Sequence[int]) -> Base:
         """The base of whoever goes on with these experts."""
-        marks = {
-            name: contents.parts(name).mark(
-                contents.shared[name], [expert.parts[name] for expert in contents.experts]
-            )
+        progress = {
+            name: contents.part(name).progress(contents.options(name), contents.state_of(name))
             for name in contents.components
         }
-        return cls([asdict(e.tally) for e in contents.experts], marks, list(revisions))
+        return cls([asdict(e.tally) for e in contents.experts], progress, list(revisions))
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values: ``Base(**plain)`` undoes it."""
@@ -62,13 +60,11 @@ def news(contents: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
         before = base.tallies[index] if index < len(base.tallies) else asdict(Tally())
         now = asdict(expert.tally)
         experts.append(replace(expert, tally=Tally(**{k: now[k] - before[k] for k in now})))
-    shared = dict(contents.shared)
-    for name, mark in base.marks.items():
-        pieces = [expert.parts[name] for expert in experts]
-        shared[name], pieces = contents.parts(name).since(mark, shared[name], pieces)
-        pairs = zip(experts, pieces, strict=True)
-        experts = [replace(e, parts={**e.parts, name: piece}) for e, piece in pairs]
-    return replace(contents, shared=shared, experts=experts)
+    newer = replace(contents, experts=experts)
+    for name, progress in base.progress.items():
+        options, state = contents.options(name), contents.state_of(name)
+        newer = newer.with_state(name, contents.part(name).delta(options, state, progress))
+    return newer
 
 
 def absorb(
@@ -90,7 +86,7 @@ def absorb(
     """
     weights = [] if base is None else _weights(common, revisions, learned, base)
     known = max(1, len(weights))
-    merged = merge(common, learned, known=known, weights=weights)
+    merged = merge_experts(common, learned, known=known, weights=weights)
     return merged, revised(common.experts, revisions, merged.contents.experts)
 
 
@@ -139,11 +135,11 @@ def take_over(
         numbering: The number there of each expert that it has now.
     """
     own = take(pipeline, {})
-    last = pipeline.state_dict()["reservoir"]["last"]
+    last = pipeline.reservoir.state_dict()["stream"]["last"]
     shared = {**contents.shared, "method": own.shared["method"]}
-    router = contents.parts("router")
-    shared["router"] = router.followed(
-        shared["router"], own.shared["router"], numbering, len(contents.experts)
-    )
+    for name in contents.components:
+        stream = own.shared[name].get("stream")
+        stream = contents.part(name).renumber_stream(stream, numbering, len(contents.experts))
+        shared[name] = {**shared[name], "stream": stream}
     last = None if last is None else numbering[last]
     go_on(replace(contents, shared=shared), pipeline, last)

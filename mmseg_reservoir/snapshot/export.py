@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core.alignment import Alignment
 from ..core.correction import folded
 from ..errors import ReservoirError
 from ..io.checkpoints import find_weights, read_checkpoint, write_checkpoint
@@ -79,7 +78,7 @@ def _aligned_norms(
     """Return weight and bias of the layers that an expert aligns, its correction folded in."""
     if "alignment" not in contents.components:
         return {}
-    alignment = Alignment(**contents.numbers("alignment"))
+    alignment = contents.part("alignment")(**contents.options("alignment"))
     alignment.load_state_dict(contents.state_of("alignment"))
     norms = {}
     for name, (gain, shift) in alignment.corrections(index).items():

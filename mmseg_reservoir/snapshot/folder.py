@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -11,19 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from .. import __version__
 from ..core.reservoir import Tally
 from ..errors import ReservoirError, refusing
-from ..io.files import file_digest, kept_folders, replace_folder, write_text
+from ..io.files import digest, file_digest, kept_folders, replace_folder, write_text
 from ..io.state_files import read_state, write_state
 from ..style.calibration import Calibration
 from .reservoir_snapshot import Expert, ReservoirSnapshot
 from .vector_layout import VectorLayout
 
 FORMAT = "mmseg_reservoir.reservoir"
-SCHEMA = 1
+SCHEMA = 2
 """To be raised when folders are arranged in another way: others are refused, not guessed at."""
 
 MANIFEST = "manifest.json"
@@ -63,7 +60,7 @@ def _write_files(contents: ReservoirSnapshot, folder: Path) -> None:
         "identity": contents.identity,
         "k_max": contents.k_max,
         "about": contents.about,
-        "experts": [summary(expert) for expert in contents.experts],
+        "experts": [{**asdict(e.tally), **contents.summary(e)} for e in contents.experts],
         "files": {file.name: file_digest(file) for file in files},
     }
     try:
@@ -83,10 +80,10 @@ def read_folder(folder: str | os.PathLike) -> ReservoirSnapshot:
     """
     folder = Path(folder).expanduser()
     manifest = _read_manifest(folder)
-    for name, digest in manifest["files"].items():
+    for name, checksum in manifest["files"].items():
         if name != Path(name).name or not (folder / name).is_file():
             raise ReservoirError(f"the reservoir {folder} lacks the file {name}: {_TO_DO}")
-        if file_digest(folder / name) != digest:
+        if file_digest(folder / name) != checksum:
             raise ReservoirError(f"{folder / name} is not the file that was written: {_TO_DO}")
     with refusing(f"the reservoir {folder} is not arranged as one", _TO_DO):
         shared, _ = read_state(folder / _SHARED)
@@ -129,13 +126,6 @@ def expert_file(index: int) -> str:
     return f"expert_{index:02d}.safetensors"
 
 
-def summary(expert: Expert) -> dict[str, Any]:
-    """What the manifest says of an expert: what it has met, and what its guard did."""
-    guard = expert.parts.get("guard", {})
-    watch = {k: v for k, v in (guard.get("watch") or {}).items() if not isinstance(v, Tensor)}
-    return {**asdict(expert.tally), "guard": {**watch, "events": guard.get("events", [])}}
-
-
 def _read_expert(path: Path, layout: VectorLayout) -> Expert:
     state, _ = read_state(path)
     expert = Expert(**{**state, "tally": Tally(**state["tally"])})
@@ -150,20 +140,20 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     path = check_folder(folder)
     with refusing(f"{path} is damaged", _TO_DO):
         manifest = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
-        digest = manifest.pop("sha256")
+        checksum = manifest.pop("sha256")
         kind, schema = manifest["format"], manifest["schema"]
         if kind == FORMAT and schema != SCHEMA:
             raise ReservoirError(
                 f"{path} was written by mmseg_reservoir {manifest.get('version')} with schema "
                 f"{schema} of saved reservoirs, this version reads schema {SCHEMA}: use the "
-                "version that wrote it"
+                "version that wrote it, or let its run save the reservoir again with this one"
             )
-        if kind != FORMAT or digest != _digest(manifest):
+        if kind != FORMAT or checksum != _digest(manifest):
             raise ValueError("its content is not what was written")
         for name, types in _FIELDS.items():
             if type(manifest[name]) is not types:
                 raise TypeError(f"{name} must be a {types.__name__}")
-        if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "numbers"}:
+        if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "options"}:
             raise ValueError("it tells of no expert, or not what they are")
         return manifest
 
@@ -183,7 +173,7 @@ def _text(manifest: Mapping[str, Any]) -> str:
 
 def _digest(manifest: Mapping[str, Any]) -> str:
     plain = json.dumps(manifest, sort_keys=True, allow_nan=False)
-    return hashlib.sha256(plain.encode()).hexdigest()
+    return digest(plain)
 
 
 def _refuse_constant(name: str) -> None:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ..core.reservoir import Tally
+from ..core.reservoir_part import State
 from ..core.state import tensor_bytes
 from ..errors import ReservoirError
-from .parts import State
 from .reservoir_snapshot import Expert, ReservoirSnapshot, explained
-from .source_identity import differences
+from .source_identity import describe_differences
 
 Weights = tuple[float, float]
 """Of two experts that become one."""
@@ -46,32 +46,46 @@ class Merge:
 
 
 @explained
-def merge(
+def merge(one: ReservoirSnapshot, other: ReservoirSnapshot, k_max: int | None = None) -> Merge:
+    """Merge two reservoirs that began with the same model and calibration.
+
+    The router decides which experts are of one domain: nearest first, and one to one, since domains
+    that one reservoir holds apart stay apart. Those of the source always match. Two that match are
+    averaged by the images that they have seen, and so are the moments of their optimizers. The rest
+    of a method's state is that of the expert that has seen more.
+
+    Args:
+        one: A reservoir.
+        other: Another one. The order only decides how experts are numbered.
+        k_max: Room for experts. Defaults to that of the roomier one.
+    """
+    if same(*([_plain(expert) for expert in each.experts] for each in (one, other))):
+        raise ReservoirError(
+            "the two reservoirs hold the same experts, one is a copy of the other: name the "
+            "reservoirs of two runs"
+        )
+    return merge_experts(one, other, k_max)
+
+
+def merge_experts(
     one: ReservoirSnapshot,
     other: ReservoirSnapshot,
     k_max: int | None = None,
     known: int = 1,
     weights: Sequence[Weights] = (),
 ) -> Merge:
-    """Merge two reservoirs that began with the same model and calibration.
-
-    Experts are matched by the router's own test of what is one domain, nearest first, and one to
-    one: what a camera holds apart stays apart. Those of the source are a match in any case. Two
-    that match are averaged by the images that they have seen, the moments of their optimizers too;
-    the rest of a method's state is that of the one that has seen more. What is the same in both is
-    taken once, so that a reservoir merged with itself is itself.
+    """Merge as :func:`merge` does, also reservoirs with a common past.
 
     Args:
         one: A reservoir.
-        other: Another one; which of them comes first only decides how experts are numbered.
-        k_max: Room for so many experts; by default that of the roomier one.
-        known: So many of the first experts have the same numbers in both, as they have a common
-            past, and are not looked at.
-        weights: Of the first experts, instead of the images that they have seen.
+        other: Another one.
+        k_max: Room for experts. Defaults to that of the roomier one.
+        known: Number of first experts that have the same numbers in both, and need no match.
+        weights: Weights of the first experts, instead of the images that they have seen.
     """
-    found = list(differences(one.kinds, other.kinds))
-    # Those of different kinds have no numbers to compare.
-    found = found or list(differences(one.identity["numbers"], other.identity["numbers"]))
+    found = describe_differences(one.kinds, other.kinds)
+    # Those of different kinds have no options to compare.
+    found = found or describe_differences(one.identity["options"], other.identity["options"])
     if found:
         raise ReservoirError(
             f"the reservoirs cannot be merged, they differ: {'; '.join(found)}. Merge those of "
@@ -89,12 +103,13 @@ def merge(
         if match is None:
             experts.append(moved[index])
         elif not same(_plain(one.experts[match]), _plain(other.experts[index])):
-            given = weights[index] if index < len(weights) else None
-            experts[match] = average(one, one.experts[match], moved[index], given)
-    shared = {
-        name: one.parts(name).merged(one.numbers(name), one.shared[name], other.shared[name])
-        for name in one.components
-    }
+            weight = weights[index] if index < len(weights) else None
+            experts[match] = average(one, one.experts[match], moved[index], weight)
+    shared = {}
+    for name in one.components:
+        part, options = one.part(name), one.options(name)
+        common = part.merge_shared(options, *(c.shared[name]["shared"] for c in (one, other)))
+        shared[name] = {**one.shared[name], "shared": common}
     return Merge(replace(one.with_experts(experts, shared), k_max=room), matches)
 
 
@@ -105,13 +120,13 @@ def find_matches(
 
     The ``known`` first ones match those of the same number.
     """
-    domains = one.parts("router")
-    numbers, common = one.numbers("router"), one.shared["router"]
+    distance, options = one.part("router").distance, one.options("router")
+    shared = one.shared["router"]["shared"]
     pairs = []
     for j, theirs in enumerate(other.experts[known:], start=known):
         for i, ours in enumerate(one.experts[known:], start=known):
             a, b = ours.parts["router"], theirs.parts["router"]
-            near = -torch.inf if same(a, b) else domains.distance(numbers, common, a, b)
+            near = -torch.inf if same(a, b) else distance(options, shared, a, b)
             if near <= 1:
                 pairs.append((near, i, j))
     matches: list[int | None] = [*range(known), *[None] * (len(other.experts) - known)]
@@ -140,7 +155,7 @@ def average(
     layout = contents.layout
     state = dict(one.method)
     if share:
-        for name in contents.shared["moving"]:
+        for name in contents.shared["parameter_like"]:
             state[name] = _average_vectors(layout, state[name], other.method[name], share)
         # The moments of low-rank factors fit no others.
         state["optimizer"] = (
@@ -148,12 +163,7 @@ def average(
             if layout.scaling is None
             else {}
         )
-    parts = {
-        name: contents.parts(name).pooled(
-            contents.numbers(name), one.parts[name], other.parts[name], share
-        )
-        for name in contents.components
-    }
+    parts = {name: _merged_entry(contents, name, one, other, share) for name in one.parts}
     mine, theirs = asdict(one.tally), asdict(other.tally)
     tally = Tally(**{name: mine[name] + theirs[name] for name in mine})
     parameters = (
@@ -210,9 +220,20 @@ def _checked(
 
 def _beside(one: ReservoirSnapshot, expert: Expert) -> Expert:
     parts = {
-        name: one.parts(name).beside(one.shared[name], part) for name, part in expert.parts.items()
+        name: entry and one.part(name).adopt_expert(one.shared[name]["shared"], entry)
+        for name, entry in expert.parts.items()
     }
     return replace(expert, parts=parts)
+
+
+def _merged_entry(
+    contents: ReservoirSnapshot, component: str, one: Expert, other: Expert, weight: float
+) -> State | None:
+    first, second = one.parts[component], other.parts[component]
+    if first is None or second is None:
+        return first or second
+    options = contents.options(component)
+    return contents.part(component).merge_expert(options, first, second, weight)
 
 
 def _plain(expert: Expert) -> State:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from ..errors import ReservoirError
 from ..report.tables import make_table
 from .folder import expert_file
-from .parts import Undivided
 from .reservoir_snapshot import ReservoirSnapshot, explained
 
 _HEADER = ["expert", "images", "visits", "updates", "scale", "alarms", "nearest", "distance", "kB"]
@@ -18,15 +18,15 @@ def overview(contents: ReservoirSnapshot, folder: Path) -> str:
     """A line per expert, and what they have in common."""
     rows = []
     for index, expert in enumerate(contents.experts):
-        watch = expert.parts.get("guard", {}).get("watch") or {}
+        guard = contents.summary(expert).get("guard", {})
         other, distance = nearest(contents, index)
         tally = expert.tally
         rows.append(
             [
                 f"{index} (source)" if index == 0 else str(index),
                 *(tally.images, tally.visits, tally.updates),
-                f"{watch['scale']:.3g}" if "scale" in watch else "-",
-                watch.get("alarms", "-"),
+                f"{guard['scale']:.3g}" if "scale" in guard else "-",
+                guard.get("alarms", "-"),
                 "-" if other is None else other,
                 "-" if other is None else f"{distance:.2f}",
                 f"{(folder / expert_file(index)).stat().st_size / 1000:.0f}",
@@ -44,14 +44,14 @@ def overview(contents: ReservoirSnapshot, folder: Path) -> str:
 
 def nearest(contents: ReservoirSnapshot, index: int) -> tuple[int | None, float]:
     """The expert whose domain is nearest to that of another one, and how far it is."""
-    domains = contents.parts("router")
-    if isinstance(domains, Undivided):
+    try:
+        router = contents.part("router")
+    except ReservoirError:  # which cannot tell domains apart without the stream
         return None, math.inf
-    mine = contents.experts[index].parts["router"]
+    options = contents.options("router")
+    shared, mine = contents.shared["router"]["shared"], contents.experts[index].parts["router"]
     distances = {
-        other: domains.distance(
-            contents.numbers("router"), contents.shared["router"], mine, expert.parts["router"]
-        )
+        other: router.distance(options, shared, mine, expert.parts["router"])
         for other, expert in enumerate(contents.experts)
         if other != index
     }

@@ -7,18 +7,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..core.pipeline import AdaptationPipeline
 from ..core.reservoir import Tally
+from ..core.reservoir_part import ReservoirPart, State, padded, part_class
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError, refusing
 from ..style.calibration import Calibration
-from . import segment_domains  # noqa: F401 (joins the table of parts)
-from .domains import kind_of
-from .parts import State, parts_of
-from .source_identity import calibration_digest, differences, identity_of, source_weights
+from .source_identity import calibration_digest, describe_differences, identity_of, source_weights
 from .vector_layout import VectorLayout
 
 COMPONENTS = ("router", "guard", "pooling", "alignment")
@@ -52,12 +49,13 @@ class ReservoirSnapshot:
 
     Args:
         identity: What it means nothing without (see :func:`identity_of`), the calibration's
-            checksum, and the numbers of its components.
+            checksum, and the options of its components.
         layout: What the experts' vectors mean.
         k_max: Room for so many experts.
         about: What whoever saved it told: the options of the run.
         calibration: What the router was fitted to; None if it looks at no styles.
-        shared: What all experts share, of the method and of each component.
+        shared: What all experts share: of the method, and of each component its state without the
+            entries of the experts.
         experts: The first is the source's.
     """
 
@@ -71,38 +69,64 @@ class ReservoirSnapshot:
 
     @explained
     def with_experts(self, experts: list[Expert], shared: State | None = None) -> ReservoirSnapshot:
-        """The same with other experts, and perhaps something else that components share.
-
-        What a component knows of each of them then follows from all of them together.
-        """
-        shared = {**self.shared, **(shared or {})}
-        known = [dict(expert.parts) for expert in experts]
+        """Return the same with other experts, and perhaps something else that components share."""
+        changed = replace(self, experts=experts, shared={**self.shared, **(shared or {})})
         for name in self.components:
-            parts, of_all = self.parts(name), [each[name] for each in known]
-            state = parts.put_together(parts.changed(shared[name]), of_all)
-            shared[name], pieces = parts.take_apart(state, len(known))
-            for each, piece in zip(known, pieces, strict=True):
-                each[name] = piece
-        pairs = zip(experts, known, strict=True)
-        return replace(self, shared=shared, experts=[replace(e, parts=p) for e, p in pairs])
+            changed = changed.with_state(name, self.part(name).regroup(changed.state_of(name)))
+        return changed
+
+    def with_state(self, component: str, state: State) -> ReservoirSnapshot:
+        """Return the same with another state of a component."""
+        if "experts" not in state:  # of a custom part that does not divide its state
+            return replace(self, shared={**self.shared, component: {"undivided": state}})
+        entries = padded(state["experts"], len(self.experts))
+        experts = [
+            replace(expert, parts={**expert.parts, component: entry})
+            for expert, entry in zip(self.experts, entries, strict=True)
+        ]
+        common = {name: value for name, value in state.items() if name != "experts"}
+        return replace(self, shared={**self.shared, component: common}, experts=experts)
+
+    def state_of(self, component: str) -> State:
+        """Return the whole state of a component."""
+        if "undivided" in self.shared[component]:
+            return self.shared[component]["undivided"]
+        entries = [expert.parts[component] for expert in self.experts]
+        return {**self.shared[component], "experts": entries}
+
+    def part(self, component: str) -> type[ReservoirPart]:
+        """Return the class of a component, which knows how its states are combined."""
+        name = self.identity[component]
+        if "undivided" in self.shared[component]:
+            raise ReservoirError(
+                f"experts with the {component} {name} can be neither merged nor pruned: its "
+                'state_dict() must return {"shared": ..., "experts": [one entry per expert]}'
+            )
+        kind = part_class(name)
+        if kind is None:
+            raise ReservoirError(
+                f"the {component} {name} of the reservoir is not loaded: import the file that "
+                "defines it"
+            )
+        return kind
+
+    def summary(self, expert: Expert) -> dict[str, State]:
+        """Return what components report of an expert, as plain JSON values."""
+        kinds = {name: part_class(self.identity[name]) for name in expert.parts}
+        return {
+            name: kind.summary(expert.parts[name])
+            for name, kind in kinds.items()
+            if kind is not None and expert.parts[name] is not None
+        }
 
     @property
     def kinds(self) -> dict[str, Any]:
-        """Its identity without the numbers of the components."""
-        return {name: value for name, value in self.identity.items() if name != "numbers"}
+        """Its identity without the options of the components."""
+        return {name: value for name, value in self.identity.items() if name != "options"}
 
-    def parts(self, component: str) -> Any:
-        """How the states of a component are divided."""
-        return parts_of(self.identity[component])
-
-    def numbers(self, component: str) -> State:
-        """Those of a component."""
-        return self.identity["numbers"][component]
-
-    def state_of(self, component: str) -> State:
-        """The whole state of a component, as it saves it."""
-        parts = [expert.parts[component] for expert in self.experts]
-        return self.parts(component).put_together(self.shared[component], parts)
+    def options(self, component: str) -> State:
+        """Return the options of a component in which reservoirs must agree to be merged."""
+        return self.identity["options"][component]
 
     @property
     def components(self) -> list[str]:
@@ -125,35 +149,32 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
         )
     state, weights = pipeline.state_dict(), source_weights(pipeline)
     identity = identity_of(pipeline, weights)
-    identity |= {"calibration": calibration_digest(router.calibration), "numbers": {}}
-    kept = state["reservoir"]
+    identity |= {"calibration": calibration_digest(router.calibration), "options": {}}
     # Counts are those of a run, not of a reservoir.
     method = {name: value for name, value in state["method"].items() if name != "counts"}
+    experts = [
+        Expert(own["parameters"], own["method"], Tally(**own["tally"]), {})
+        for own in state["reservoir"]["experts"]
+    ]
     shared = {
         "method": method,
         "weights": sorted(weights),
-        "moving": _moving(pipeline),
-        "one_optimizer": _has_one_optimizer(kept["states"]),
+        "parameter_like": _parameter_like(pipeline),
+        "one_optimizer": _has_one_optimizer([expert.method for expert in experts]),
     }
-    count = len(kept["states"])
-    parts: list[dict[str, State]] = [{} for _ in range(count)]
-    for name in COMPONENTS:
-        if identity[name] is not None:
-            divided = parts_of(identity[name])
-            identity["numbers"][name] = divided.numbers(getattr(pipeline, name))
-            shared[name], pieces = divided.take_apart(state[name], count)
-            for expert, piece in zip(parts, pieces, strict=True):
-                expert[name] = piece
-    rows = zip(kept["experts"], kept["states"], kept["tallies"], parts, strict=True)
-    return ReservoirSnapshot(
+    contents = ReservoirSnapshot(
         identity,
         VectorLayout.of(pipeline.method.space),
         router.k_max,
         dict(about),
         router.calibration,
         shared,
-        [Expert(vector.clone(), own, Tally(**tally), p) for vector, own, tally, p in rows],
+        experts,
     )
+    for name in contents.components:
+        identity["options"][name] = getattr(pipeline, name).merge_options()
+        contents = contents.with_state(name, state[name])
+    return contents
 
 
 @explained
@@ -165,12 +186,13 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
             "method with one, reservoir=dict(start_from=...)"
         )
     ours = identity_of(pipeline, source_weights(pipeline))
-    found = list(differences({name: contents.identity.get(name) for name in ours}, ours))
+    saved = {name: contents.identity.get(name) for name in ours}
+    found = describe_differences(saved, ours)
     router = pipeline.router
     if not found:
         # Its numbers may be others, or not be known yet: they come along.
-        kinds = _without_numbers(parts_of(kind_of(router)).numbers(router))
-        found += differences(_without_numbers(contents.numbers("router")), kinds, "router")
+        kinds = _without_numbers(router.merge_options())
+        found += describe_differences(_without_numbers(contents.options("router")), kinds, "router")
     if found:
         raise ReservoirError(
             f"the reservoir is not of this model and these options ({'; '.join(found)}; that of "
@@ -208,11 +230,12 @@ def go_on(
             "parameters": list(contents.layout.names),
             "method": method,
             "reservoir": {
-                "source": method["source"],
-                "experts": torch.stack([expert.parameters for expert in contents.experts]),
-                "states": _states(contents),
-                "tallies": [asdict(expert.tally) for expert in contents.experts],
-                "last": last,
+                "shared": {"source": method["source"]},
+                "experts": [
+                    {"parameters": e.parameters, "method": state, "tally": asdict(e.tally)}
+                    for e, state in zip(contents.experts, _states(contents), strict=True)
+                ],
+                "stream": {"last": last},
             },
             **{name: contents.state_of(name) for name in contents.components},
             **anew,
@@ -220,15 +243,15 @@ def go_on(
     )
 
 
-def _without_numbers(numbers: State) -> State:
-    return {name: value for name, value in numbers.items() if isinstance(value, (str, dict))}
+def _without_numbers(options: State) -> State:
+    return {name: value for name, value in options.items() if isinstance(value, (str, dict))}
 
 
-def _moving(pipeline: ReservoirPipeline) -> list[str]:
+def _parameter_like(pipeline: ReservoirPipeline) -> list[str]:
     """Under which names the state of a domain holds vectors that are parameters as well."""
     state = pipeline.reservoir.checkout(0)[1]
-    moving = {id(vector) for vector in pipeline.method.parameter_like_state(state)}
-    return [name for name, value in state.items() if id(value) in moving]
+    vectors = {id(vector) for vector in pipeline.method.parameter_like_state(state)}
+    return [name for name, value in state.items() if id(value) in vectors]
 
 
 def _has_one_optimizer(states: list[State]) -> bool:

@@ -9,13 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..becotta.inject import BecottaParts
 from ..params.base import ParamSpace
-from ..params.lora import LowRankSpace, average_products, factor_pairs
-from ..params.normalization import BlendedBatchNorm, layers_of
-from ..params.prompt import PromptSpace
+from ..params.lora import average_products, factor_pairs
+from ..params.normalization import batch_share
 
 
 @dataclass(frozen=True)
@@ -38,20 +35,15 @@ class VectorLayout:
 
     @classmethod
     def of(cls, space: ParamSpace) -> VectorLayout:
-        """That of a space."""
-        blended = layers_of(space.model, BlendedBatchNorm).values()
-        shares = [layer.rate for layer in blended if layer.always]
-        norms = layers_of(space.model, _BatchNorm).values()
-        shares += [1.0 for layer in norms if layer.running_mean is None]
-        added = "prompts" if isinstance(space, PromptSpace) else None
-        if any(isinstance(module, BecottaParts) for module in space.model.modules()):
-            added = "mixtures of BECoTTA, whose gates look at the image"
+        """Return the layout of a space."""
+        modules = space.model.modules()
+        added = (getattr(module, "beyond_checkpoint", None) for module in modules)
         return cls(
             tuple(space.names),
             tuple(tuple(shape) for shape in space.shapes),
-            space.scaling if isinstance(space, LowRankSpace) else None,
-            max(shares, default=0.0),
-            added,
+            space.scaling,
+            batch_share(space.model),
+            next(filter(None, added), None),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -93,8 +93,11 @@ def _as_maps(output: object, tap: str) -> Tensor:
         return output
     if isinstance(output, Tensor) and output.ndim == 3:
         return output.transpose(1, 2).unsqueeze(-1)
-    shape = f" {tuple(output.shape)}" if isinstance(output, Tensor) else ""
+    if isinstance(output, Tensor):
+        what = f"a tensor {tuple(output.shape)}"
+    else:
+        what = f"a {type(output).__name__}"
     raise ReservoirError(
-        f"the style tap {tap!r} returns a {type(output).__name__}{shape}, not feature maps "
-        "(N, C, H, W) or tokens (N, L, C): choose another module for reservoir.style.taps"
+        f"the style tap {tap!r} returns {what}, not feature maps (N, C, H, W) or tokens "
+        "(N, L, C): choose another module for reservoir.style.taps"
     )

@@ -297,7 +297,7 @@ def test_what_is_expected_of_doubt_goes_back_with_the_expert():
     guard = LabelGuard(margin=0.1, waver=0.1)
     expert = mirrored((0, 1, 2, 3), (0, 1, 3, 2), sure=3.0)
     keep = probe(guard, expert, WAVERS)
-    watch = guard.state_dict()["watches"]["0"]
+    watch = guard.state_dict()["experts"][0]["health"]
     between = doubt_of(2.0) + keep * (doubt_of(3.0) - doubt_of(2.0))
     assert watch["own_doubt"] == pytest.approx(between, rel=1e-4)
     assert watch["wavers"] == watch["source_wavers"] == 0.5

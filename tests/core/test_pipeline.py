@@ -76,13 +76,13 @@ def test_adapting_one_expert_leaves_all_others_and_their_state_untouched(encoder
     for x in stream:
         pipeline.step(x)
     for x in stream:
-        before = copy.deepcopy(pipeline.reservoir.state_dict())
+        before = copy.deepcopy(pipeline.reservoir.state_dict()["experts"])
         k = pipeline.step(x).route.index
-        after = pipeline.reservoir.state_dict()
-        for i in range(len(before["experts"])):
-            same = torch.equal(before["experts"][i], after["experts"][i])
-            old, new = before["states"][i]["optimizer"], after["states"][i]["optimizer"]
-            same_state = all(torch.equal(old[name], new[name]) for name in new)
+        after = pipeline.reservoir.state_dict()["experts"]
+        for i, (old, new) in enumerate(zip(before, after, strict=False)):
+            same = torch.equal(old["parameters"], new["parameters"])
+            moments, now = old["method"]["optimizer"], new["method"]["optimizer"]
+            same_state = all(torch.equal(moments[name], now[name]) for name in now)
             assert same == same_state == (i != k)
 
 
@@ -290,7 +290,8 @@ def test_inference_uses_what_was_learned_and_changes_none_of_it(encoder, stream,
     torch.testing.assert_close(after["method"], saved["method"], rtol=0, atol=0)
     for part in ("single", "reservoir"):
         if part in saved:
-            assert torch.equal(after[part]["experts"], saved[part]["experts"])
+            for old, new in zip(saved[part]["experts"], after[part]["experts"], strict=True):
+                assert torch.equal(old["parameters"], new["parameters"])
     # The next prediction, which is made before its update, is the same one.
     route = outcomes[-1].route
     if kind == "single" or float(route.weights[route.index]) > 1 - 1e-6:

@@ -125,7 +125,8 @@ def follow(pipeline, domains, first=0, scale=1.0):
 
 def vectors(pipeline):
     """Parameters of all experts, and their students where there are some."""
-    students = [s["student"] for s in pipeline.reservoir.state_dict()["states"] if "student" in s]
+    states = [expert["method"] for expert in pipeline.reservoir.state_dict()["experts"]]
+    students = [state["student"] for state in states if "student" in state]
     experts = pipeline.reservoir.experts.clone()
     return [experts, torch.stack(students)] if students else [experts]
 

@@ -161,19 +161,20 @@ def test_a_prediction_that_is_not_finite_tells_nothing():
 def test_who_rests_predicts_in_one_pass_and_nothing_changes(cls, predict):
     pipeline = make(FirstVisitTrigger(), cls, predict=predict)
     follow(pipeline, "aab")
-    state = pipeline.reservoir.state_dict()
+    before = pipeline.reservoir.state_dict()["experts"]
     expected = pipeline.infer(some_logits(7, dtype=torch.float64), domain="a").logits
     passes = watch_passes(pipeline)
     (logits,) = follow(pipeline, "a", first=7)
     assert passes == [False]
     assert torch.equal(logits, expected)
     assert not logits.requires_grad
-    after = pipeline.reservoir.state_dict()
-    assert torch.equal(after["experts"], state["experts"])
-    for key in ("optimizer", "student"):
-        for old, new in zip(state["states"], after["states"], strict=True):
-            torch.testing.assert_close(new.get(key), old.get(key), rtol=0, atol=0)
-    assert after["tallies"][1] == {"images": 36, "visits": 2, "updates": 2}
+    after = pipeline.reservoir.state_dict()["experts"]
+    for old, new in zip(before, after, strict=True):
+        assert torch.equal(old["parameters"], new["parameters"])
+        for key in ("optimizer", "student"):
+            one, other = (expert["method"].get(key) for expert in (old, new))
+            torch.testing.assert_close(other, one, rtol=0, atol=0)
+    assert after[1]["tally"] == {"images": 36, "visits": 2, "updates": 2}
 
 
 @pytest.mark.parametrize("cls", [Tent, Pupil])

@@ -49,13 +49,13 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(states, damage, caplo
     with caplog.at_level(logging.WARNING):
         assert states.newest()[:2] == (before, "old")
     assert str(damaged) in caplog.text
-    assert "passed over" in caplog.text
+    assert "skipped" in caplog.text
     before.write_bytes(b"")
     with pytest.raises(ReservoirError, match=r"no state in .* can be read .*--overwrite"):
         states.newest()
 
 
-@pytest.mark.parametrize("schema", [0, 2])
+@pytest.mark.parametrize("schema", [0, 1])
 def test_another_schema_is_not_passed_over(states, schema, monkeypatch):
     states.save(1, "old", {})
     with monkeypatch.context() as patch:

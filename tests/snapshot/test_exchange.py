@@ -51,7 +51,7 @@ def test_news_count_from_the_base_on(kind):
     if kind == "segment":
         frames = [len(expert.parts["router"]["times"]) for expert in learned.experts]
         assert sum(frames) == 12
-        assert learned.shared["router"]["memory"]["clock"] == 12
+        assert learned.shared["router"]["shared"]["memory"]["clock"] == 12
 
 
 @pytest.mark.parametrize("care", [False, True])

@@ -41,11 +41,11 @@ def test_a_manifest_and_a_file_for_every_expert(saved):
     assert sorted(path.name for path in saved.iterdir()) == FILES
     text = (saved / "manifest.json").read_text()
     manifest = json.loads(text, parse_constant=pytest.fail)
-    assert manifest["schema"] == 1
+    assert manifest["schema"] == 2
     assert manifest["about"] == {"checkpoint": "segformer.pth"}
     assert manifest["k_max"] == 6
     assert manifest["identity"]["method"] == "Tent"
-    assert manifest["identity"]["numbers"]["router"]["tau"] > 0
+    assert manifest["identity"]["options"]["router"]["tau"] > 0
     first, second = manifest["experts"]
     assert first["images"] + second["images"] == 24
     assert second["visits"] == 1
@@ -101,8 +101,8 @@ def test_other_folders_and_schemas_are_refused(copied, tmp_path):
     with pytest.raises(ReservoirError, match=r"is no saved reservoir: it has no manifest\.json"):
         read_folder(tmp_path)
     manifest = copied / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 2'))
-    with pytest.raises(ReservoirError, match=r"schema 2 of saved reservoirs, .* reads schema 1"):
+    manifest.write_text(manifest.read_text().replace('"schema": 2', '"schema": 1'))
+    with pytest.raises(ReservoirError, match=r"schema 1 of saved reservoirs, .* reads schema 2: u"):
         read_folder(copied)
 
 

@@ -8,7 +8,8 @@ from small_reservoirs import batches, make_pipeline, show
 
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Align
-from mmseg_reservoir.snapshot.merge import average, find_matches, merge, same
+from mmseg_reservoir.routing.style_memory import join_memories
+from mmseg_reservoir.snapshot.merge import average, find_matches, merge, merge_experts, same
 from mmseg_reservoir.snapshot.reservoir_snapshot import put, take
 
 KINDS = ("style", "segment", "oracle")
@@ -35,9 +36,12 @@ def whole(contents):
 
 @pytest.mark.parametrize("care", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reservoir_merged_with_itself_is_itself(kind, care):
+def test_a_copy_is_refused_and_experts_of_a_common_past_count_once(kind, care):
     one, _ = cameras(kind, care=care)
-    merged = merge(one, one)
+    for copy in (one, replace(one, about={"copied": True})):
+        with pytest.raises(ReservoirError, match="hold the same experts, one is a copy of"):
+            merge(one, copy)
+    merged = merge_experts(one, one)
     assert merged.matches == list(range(len(one.experts)))
     assert same(whole(merged.contents), whole(one))
 
@@ -94,7 +98,7 @@ def test_the_order_only_decides_how_experts_are_numbered(kind, care):
             torch.testing.assert_close(*frames)
             assert a.parts["router"]["spread"] == pytest.approx(b.parts["router"]["spread"])
         if kind == "style":
-            torch.testing.assert_close(a.parts["router"]["rows"], b.parts["router"]["rows"])
+            torch.testing.assert_close(a.parts["router"], b.parts["router"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,9 +139,9 @@ def test_an_expert_that_has_seen_nothing_changes_nothing():
 def test_guard_and_pooling_of_a_merged_expert():
     one, other = cameras("oracle", care=True)
     merged = merge(one, other).contents.experts[2]
-    heavier = other.experts[3].parts["guard"]["watch"]
-    assert merged.parts["guard"]["watch"]["batches"] == heavier["batches"]
-    assert merged.parts["guard"]["watch"]["next"] == 0  # looked at as soon as it adapts
+    heavier = other.experts[3].parts["guard"]["health"]
+    assert merged.parts["guard"]["health"]["batches"] == heavier["batches"]
+    assert merged.parts["guard"]["health"]["next"] == 0  # looked at as soon as it adapts
     images = [e.parts["pooling"]["images"] for e in (one.experts[2], other.experts[3])]
     assert merged.parts["pooling"]["images"] == sum(images) > max(images)
 
@@ -150,13 +154,13 @@ def test_what_one_camera_holds_apart_stays_apart():
 
 def test_centroids_farther_apart_than_tau_are_two_domains():
     one, other = cameras("style")
-    tau = one.numbers("router")["tau"]
-    centroid = one.experts[1].parts["router"]["rows"]["offsets"]
+    tau = one.options("router")["tau"]
+    centroid = one.experts[1].parts["router"]["offset"]
     for length, match in ((0.99 * tau, 1), (1.01 * tau, None)):
         away = torch.zeros_like(centroid)
         away[0] = length
-        rows = {"rows": {"offsets": centroid + away}, "moments": {}}
-        moved = replace(other.experts[1], parts={**other.experts[1].parts, "router": rows})
+        entry = {"offset": centroid + away}
+        moved = replace(other.experts[1], parts={**other.experts[1].parts, "router": entry})
         assert find_matches(one, replace(other, experts=[other.experts[0], moved]))[1] == match
 
 
@@ -177,19 +181,17 @@ def test_another_calibration_method_or_model_is_refused_with_the_difference(kind
             merge(one, strange)
     with pytest.raises(ReservoirError, match=f"calibration: {digest} against x"):
         merge(one, replace(other, identity={**other.identity, "calibration": "x"}))
-    numbers = {"router": {**other.numbers("router"), "tau": 0.5}}
+    options = {"router": {**other.options("router"), "tau": 0.5}}
     with pytest.raises(ReservoirError, match=r"differ: router.tau: .* against 0.5"):
-        merge(one, replace(other, identity={**other.identity, "numbers": numbers}))
+        merge(one, replace(other, identity={**other.identity, "options": options}))
 
 
 def test_the_memories_of_two_routers_share_the_room():
-    from mmseg_reservoir.snapshot.domains import _join_rows
-
     styles = torch.arange(12.0).view(12, 1)
     one = {"rows": styles[:6], "seen": 60}
     other = {"rows": styles[4:], "seen": 20}
-    assert sorted(_join_rows([one, other], 12).flatten().tolist()) == list(range(12))
-    few = _join_rows([one, other], 4).flatten().tolist()
+    assert sorted(join_memories(one, other, 12)["rows"].flatten().tolist()) == list(range(12))
+    few = join_memories(one, other, 4)["rows"].flatten().tolist()
     assert len(few) == 4
     assert sum(value < 6 for value in few) == 3  # three quarters of what was seen
-    assert _join_rows([{"rows": None, "seen": 0}, one], 4).shape == (4, 1)
+    assert join_memories({"rows": None, "seen": 0}, one, 4)["rows"].shape == (4, 1)

@@ -18,7 +18,7 @@ def test_a_line_per_expert_with_its_nearest(kind, tmp_path):
     assert len(lines) == 4
     cells = [cell.strip() for cell in lines[2].split("│")[1:-1]]
     tally = contents.experts[1].tally
-    watch = contents.experts[1].parts["guard"]["watch"]
+    watch = contents.experts[1].parts["guard"]["health"]
     care = [f"{watch['scale']:.3g}", str(watch["alarms"])]
     assert cells[:6] == ["1", *map(str, vars(tally).values()), *care]
     other, distance = nearest(contents, 1)

@@ -1,28 +1,119 @@
-"""Components that nobody knows here are kept whole; what they share cannot be divided."""
+"""Custom parts are saved, pruned and merged as those of this package are, by their own state."""
 
-from dataclasses import replace
+import math
 
 import pytest
 import torch
 from small_net import make_method
 from small_reservoirs import batches, calibration, make_pipeline, show, style
 
-from mmseg_reservoir.core import ReservoirPipeline
+from mmseg_reservoir.core import Guard, ReservoirPipeline, Route
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.routing import StyleRouter
+from mmseg_reservoir.routing import Router, StyleRouter
 from mmseg_reservoir.routing.clustering import KMeansClustering
+from mmseg_reservoir.snapshot import load_reservoir, read_folder, save_reservoir, write_folder
+from mmseg_reservoir.snapshot import reservoir_snapshot as snapshot_module
 from mmseg_reservoir.snapshot.merge import merge
 from mmseg_reservoir.snapshot.overview import nearest
 from mmseg_reservoir.snapshot.prune import prune
 from mmseg_reservoir.snapshot.reservoir_snapshot import put, take
 
 
-class OwnRouter(StyleRouter):
-    """A router that this package does not know."""
+class BrightnessRouter(Router):
+    """Routes by the mean brightness, and counts the batches of every domain."""
+
+    def __init__(self, k_max=6):
+        super().__init__(k_max)
+        self.means, self.counts = [0.0], [0]
+
+    @property
+    def k(self):
+        return len(self.means)
+
+    def route(self, style, *, may_open=True, domain=None):
+        mean = float(style[:3].mean())
+        index = min(range(self.k), key=lambda i: abs(self.means[i] - mean))
+        is_new = may_open and self.k < self.k_max and abs(self.means[index] - mean) > 1
+        if is_new:
+            self.means, self.counts, index = [*self.means, mean], [*self.counts, 0], self.k
+        self.counts[index] += 1
+        return Route(index, torch.eye(self.k)[index], is_new)
+
+    def state_dict(self):
+        rows = zip(self.means, self.counts, strict=True)
+        return {"shared": {}, "experts": [{"mean": mean, "count": n} for mean, n in rows]}
+
+    def load_state_dict(self, state):
+        self.means = [entry["mean"] for entry in state["experts"]]
+        self.counts = [entry["count"] for entry in state["experts"]]
+
+    @classmethod
+    def distance(cls, options, shared, one, other):
+        return abs(one["mean"] - other["mean"])
+
+    @classmethod
+    def merge_expert(cls, options, one, other, weight):
+        mean = (1 - weight) * one["mean"] + weight * other["mean"]
+        return {"mean": mean, "count": one["count"] + other["count"]}
 
 
-def own_pipeline(router=OwnRouter):
-    return ReservoirPipeline(make_method(), router(k_max=6).fit(calibration()), style)
+class CountingGuard(Guard):
+    """Counts the updates of every expert, and trusts all of them."""
+
+    def __init__(self):
+        self.updates = {}
+
+    def prepare(self, predict, source):
+        pass
+
+    def is_due(self, index):
+        self.updates[index] = self.updates.get(index, 0) + 1
+        return False
+
+    def judge(self, index, expert, source):
+        raise AssertionError("no batch is due")
+
+    def scale(self, index):
+        return 1.0
+
+    def forget(self, index):
+        self.updates.pop(index, None)
+
+    def report(self):
+        return {}
+
+    def state_dict(self):
+        last = max(self.updates, default=-1)
+        return {"shared": {}, "experts": [self.updates.get(i) for i in range(last + 1)]}
+
+    def load_state_dict(self, state):
+        self.updates = {i: n for i, n in enumerate(state["experts"]) if n is not None}
+
+    @classmethod
+    def merge_expert(cls, options, one, other, weight):
+        return one + other
+
+
+class UndividedRouter(BrightnessRouter):
+    """Returns its state in one piece."""
+
+    def state_dict(self):
+        return {"means": list(self.means)}
+
+    def load_state_dict(self, state):
+        self.means = list(state["means"])
+        self.counts = [0 for _ in self.means]
+
+
+def custom_pipeline(router=BrightnessRouter):
+    router = router(k_max=6).fit(calibration())
+    return ReservoirPipeline(make_method(), router, style, guard=CountingGuard())
+
+
+def custom_camera(looks, seed):
+    pipeline = custom_pipeline()
+    show(pipeline, looks, seed)
+    return pipeline
 
 
 def one_step(pipeline, look):
@@ -30,31 +121,84 @@ def one_step(pipeline, look):
     return outcome.route.index, outcome.logits
 
 
-def test_a_router_of_ones_own_is_saved_and_loaded_but_not_divided():
-    pipeline, other = own_pipeline(), own_pipeline()
-    show(pipeline, ["clear", "dark"])
-    contents = take(pipeline, {})
-    put(contents, other)
+def test_a_custom_router_and_guard_are_saved_and_loaded(tmp_path):
+    pipeline, other = custom_camera(["clear", "dark"], seed=0), custom_pipeline()
+    load_reservoir(other, save_reservoir(pipeline, tmp_path / "saved"))
     ours, theirs = one_step(pipeline, "dark"), one_step(other, "dark")
     assert ours[0] == theirs[0] == 1
     assert torch.equal(ours[1], theirs[1])
-    assert nearest(contents, 1)[0] is None
-    for change in (lambda: prune(contents, [1]), lambda: merge(contents, take(other, {}))):
-        with pytest.raises(ReservoirError, match="state of OwnRouter cannot be divided"):
-            change()
 
 
-def test_a_distance_or_a_clustering_of_ones_own_is_not_divided_either():
+def test_they_are_pruned():
+    contents = take(custom_camera(["clear", "dark", "bright"], seed=0), {})
+    means = [expert.parts["router"]["mean"] for expert in contents.experts]
+    other = custom_pipeline()
+    put(prune(contents, [1]), other)
+    assert other.router.means == [means[0], means[2]]
+    assert other.guard.updates == {0: 6, 1: 6}
+    assert one_step(other, "bright")[0] == 1
+
+
+def test_they_are_merged_by_their_own_distance(tmp_path):
+    one = take(custom_camera(["clear", "dark", "bright"], seed=1), {})
+    other = take(custom_camera(["clear", "bright", "bright"], seed=2), {})
+    folders = [write_folder(each, tmp_path / name) for each, name in ((one, "a"), (other, "b"))]
+    merged = merge(*map(read_folder, folders))
+    assert merged.matches == [0, 2]
+    pipeline = custom_pipeline()
+    put(merged.contents, pipeline)
+    assert pipeline.router.counts == [12, 6, 18]
+    assert pipeline.guard.updates == {0: 12, 1: 6, 2: 18}
+    assert one_step(pipeline, "bright")[0] == 2
+    assert nearest(merged.contents, 1)[0] == 0
+
+
+def test_a_class_that_is_not_loaded_is_named(monkeypatch, tmp_path):
+    contents = take(custom_camera(["clear", "dark"], seed=0), {})
+    monkeypatch.setattr(snapshot_module, "part_class", lambda name: None)
+    write_folder(contents, tmp_path / "saved")
+    with pytest.raises(ReservoirError, match="router BrightnessRouter of the reservoir is not"):
+        prune(contents, [1])
+
+
+def test_a_state_in_one_piece_is_loaded_but_not_divided():
+    pipeline, other = (custom_pipeline(UndividedRouter) for _ in range(2))
+    show(pipeline, ["clear", "dark"])
+    contents = take(pipeline, {})
+    put(contents, other)
+    assert other.router.means == pipeline.router.means
+    assert nearest(contents, 1) == (None, math.inf)
+    change = take(custom_pipeline(UndividedRouter), {})
+    for combine in (lambda: prune(contents, [1]), lambda: merge(contents, change)):
+        with pytest.raises(ReservoirError, match="router UndividedRouter can be neither merged"):
+            combine()
+
+
+def test_a_subclass_is_merged_as_its_base():
+    class OwnRouter(StyleRouter):
+        pass
+
+    def camera(seed):
+        router = OwnRouter(KMeansClustering(), k_max=6).fit(calibration())
+        pipeline = ReservoirPipeline(make_method(), router, style)
+        show(pipeline, ["clear", "dark"], seed)
+        return take(pipeline, {})
+
+    assert merge(camera(1), camera(2)).matches == [0, 1]
+
+
+def test_a_distance_that_is_not_registered_is_named():
     def far(a, b):
         return torch.cdist(a, b)
 
-    def router(k_max):
-        return StyleRouter(KMeansClustering(distance=far), k_max=k_max)
+    def camera(seed):
+        router = StyleRouter(KMeansClustering(distance=far), k_max=6).fit(calibration())
+        pipeline = ReservoirPipeline(make_method(), router, style)
+        show(pipeline, ["clear", "dark"], seed)
+        return take(pipeline, {})
 
-    contents = take(own_pipeline(router), {})
-    assert contents.identity["router"] == "StyleRouter with a distance of one's own"
-    with pytest.raises(ReservoirError, match="cannot be divided"):
-        merge(contents, replace(contents, shared={**contents.shared, "weights": []}))
+    with pytest.raises(ReservoirError, match="unknown distance 'far'; valid: cosine"):
+        merge(camera(1), camera(2))
 
 
 def test_events_of_the_guard_follow_their_expert():
@@ -72,5 +216,5 @@ def test_events_of_the_guard_follow_their_expert():
         (2, 1),
     ]
     assert other.guard.report()["experts"][2]["batches"] == 6
-    images = pipeline.pooling.state_dict()["images"]
-    assert other.pooling.state_dict()["images"] == [*images[:2], images[3]]
+    images = pipeline.pooling.images
+    assert other.pooling.images == [*images[:2], images[3]]

@@ -184,9 +184,8 @@ def score_table(
         both = min(len(values), len(before))
         to_base = _mean(values[:both]) - _mean(before[:both]) if both else None
         rows[domain] = [*cells, Score(_finite(_mean(values)), _finite(to_base))]
-    return ScoreTable(
-        run.name, base and base.name, row.name if pairs and row else None, visits, rows
-    )
+    published = row.name if pairs and row else None
+    return ScoreTable(run.name, base.name if base else None, published, visits, rows)
 
 
 def overview(runs: Sequence[ShownRun], tables: Sequence[ScoreTable]) -> list[dict[str, Any]]:

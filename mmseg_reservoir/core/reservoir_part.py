@@ -1,0 +1,108 @@
+"""Parts of a pipeline that keep a state for every expert, and how two such states are combined."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+State = dict[str, Any]
+"""Plain data: tensors, numbers, strings, None, and dicts, lists and tuples of these."""
+
+_CLASSES: dict[str, type[ReservoirPart]] = {}
+
+
+class ReservoirPart(ABC):
+    """A router, guard, pooling or another part that keeps something for every expert.
+
+    Its state has one form, so that experts can be pruned, merged and exchanged without knowing it:
+
+    - ``"experts"``: One entry per expert, by index. An entry is None, or missing at the end of the
+      list, if nothing is known of that expert.
+    - ``"shared"``: What all experts share.
+    - ``"stream"``, optional: Where the part is in its stream. It is dropped when experts are
+      removed or merged; :meth:`load_state_dict` then gets None.
+
+    The class methods combine saved states, without an instance. Their ``options`` are the
+    :meth:`merge_options` of the instance. By default the entry of the expert that has seen more
+    images is kept, and everything else is that of the first state.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _CLASSES[cls.__name__] = cls
+
+    def merge_options(self) -> State:
+        """Return the options in which two parts must agree to be merged, as plain JSON values."""
+        return {}
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """Return a copy of all that the next step depends on."""
+
+    @abstractmethod
+    def load_state_dict(self, state: State) -> None:
+        """Restore :meth:`state_dict`."""
+
+    @classmethod
+    def merge_shared(cls, options: State, one: State, other: State) -> State:
+        """Return what the experts of two states share."""
+        return one
+
+    @classmethod
+    def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
+        """Return the entry of an expert that is made of two.
+
+        Args:
+            options: Those of the part.
+            one: The entry of the expert that has seen more images.
+            other: The entry of the other expert.
+            weight: Weight of the other expert, at most 1/2.
+        """
+        return one
+
+    @classmethod
+    def adopt_expert(cls, shared: State, entry: State) -> State:
+        """Return the entry of another state's expert as it joins the experts that share this."""
+        return entry
+
+    @classmethod
+    def regroup(cls, state: State) -> State:
+        """Return a state whose experts have changed, ready to be loaded or merged."""
+        return {**state, "stream": None}
+
+    @classmethod
+    def progress(cls, options: State, state: State) -> State:
+        """Return what :meth:`delta` has to know of an earlier state, as plain JSON values."""
+        return {}
+
+    @classmethod
+    def delta(cls, options: State, state: State, progress: State) -> State:
+        """Return a state with its counts taken since an earlier one."""
+        return state
+
+    @classmethod
+    def renumber_stream(cls, stream: Any, numbering: Sequence[int], count: int) -> Any:
+        """Return the position in a stream after its experts got other numbers.
+
+        Args:
+            stream: The position before.
+            numbering: The new number of each expert.
+            count: The number of experts now.
+        """
+        return None
+
+    @classmethod
+    def summary(cls, entry: State) -> State:
+        """Return what an overview shows of an expert, as plain JSON values."""
+        return {}
+
+
+def part_class(name: str) -> type[ReservoirPart] | None:
+    """Return the class of a part by its name; None if no imported module defines it."""
+    return _CLASSES.get(name)
+
+
+def padded(values: Sequence[Any], count: int, value: Any = None) -> list[Any]:
+    """Return values, filled up to a count."""
+    return [*values, *[value] * (count - len(values))]
