@@ -151,4 +151,4 @@ def test_a_run_without_a_reservoir_or_with_another_model_is_refused(minicity, tm
     command[-1] = f"--start-from={tmp_path / 'nowhere'}"
     message = end("segformer-tiny_tent_reservoir", *command, *options)
     assert "nowhere is no saved reservoir: it has no manifest.json" in message
-    assert json.loads((folder / "manifest.json").read_text())["schema"] == 1
+    assert json.loads((folder / "manifest.json").read_text())["schema"] == 2
