@@ -185,21 +185,8 @@ class UnlabeledImages(_NamesBrokenFiles, BaseSegDataset):
 
 
 _CARLA = {
-    1: 2,
-    2: 4,
-    4: 11,
-    5: 5,
-    6: 0,
-    7: 0,
-    8: 1,
-    9: 8,
-    10: 13,
-    11: 3,
-    12: 7,
-    13: 10,
-    18: 6,
-    22: 9,
-}
+    1: 2, 2: 4, 4: 11, 5: 5, 6: 0, 7: 0, 8: 1, 9: 8, 10: 13, 11: 3, 12: 7, 13: 10, 18: 6, 22: 9
+}  # fmt: skip
 """Ids of SHIFT -> train ids of Cityscapes. Lane markings are road, and every vehicle is a car."""
 
 
