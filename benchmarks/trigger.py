@@ -47,7 +47,7 @@ from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
 from mmseg_reservoir.seg.metric import VisitIoUMetric
 from mmseg_reservoir.seg.model_loading import load_model
 from mmseg_reservoir.seg.segmentor import AdaptiveSegmentor
-from mmseg_reservoir.seg.source_images import preprocessor_range, workplace_of
+from mmseg_reservoir.seg.source_images import context_of, preprocessor_range
 
 CONDITIONS = ("fog", "night", "rain", "snow")
 NEVER = dict(type="first_visit")
@@ -82,7 +82,7 @@ class Draw:
         """Run one stream; return mIoU by round and the counts of updates, probes and alarms."""
         cfg = self._config(method, trigger)
         model = load_model(cfg, cfg.load_from, "cpu")
-        context = workplace_of(cfg, model)
+        context = context_of(cfg, model)
         plan = make_plan(cfg, self.seed)
         pipeline = plan.assemble(context)
         calibration = plan.calibrate(pipeline, context)

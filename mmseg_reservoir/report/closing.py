@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..runs.image_times import image_times, milliseconds_text
 from ..runs.reader import Results
+from ..runs.visits import image_times, milliseconds_text
 from .published import row_of
 from .scores import metric_of, routing_purity
 from .tables import published_table, visit_table
