@@ -14,7 +14,7 @@ SHIPPED = (
     "configs/**/*.yaml",
     "tools/*.py",
     "checkpoints/README.md",
-    # By name: whoever works here has large weights in this folder, too.
+    # By name, because the folder may also hold large weights.
     "checkpoints/becotta_tiny_minicity.safetensors",
     "checkpoints/digits_convnet.safetensors",
     "checkpoints/digits_vit.safetensors",
@@ -23,7 +23,7 @@ SHIPPED = (
     "checkpoints/styles_cityscapes.safetensors",
     "checkpoints/vgg19_front.safetensors",
 )
-"""What is installed in the package's ``.mim``, as mmseg does with its own."""
+"""Files that are installed in the package's ``.mim``, as mmseg's are."""
 OLD_COMMANDS = (
     "adapt check-dataset convert-checkpoint experts figures fleet make-minicity report summarize "
     "sweep test test-cls train warmup"
@@ -32,7 +32,7 @@ OLD_COMMANDS = (
 
 
 class BuildWithShipped(build_py):
-    """Puts the shipped files into what is built; the checkout is not touched.
+    """Copies the bundled files into the build.
 
     An editable install needs no copies: ``mmseg_reservoir.io.files.shipped`` finds the checkout's.
     """
@@ -40,7 +40,7 @@ class BuildWithShipped(build_py):
     def run(self) -> None:
         """Build the package, then copy."""
         package = Path(self.build_lib) / "mmseg_reservoir"
-        # Else modules and configs that have been renamed since the last build would stay in it.
+        # Modules that were renamed since the last build must not stay in it.
         shutil.rmtree(package, ignore_errors=True)
         super().run()
         for name in [] if self.editable_mode else shipped_files():
@@ -49,17 +49,17 @@ class BuildWithShipped(build_py):
             shutil.copyfile(ROOT / name, target)
 
     def get_source_files(self) -> list[str]:
-        """What the source distribution needs for this command."""
+        """Return the files that the source distribution needs."""
         return [*super().get_source_files(), *shipped_files()]
 
 
 def shipped_files() -> list[str]:
-    """The files that ``SHIPPED`` names, relative to this folder."""
-    found = {pattern: sorted(ROOT.glob(pattern)) for pattern in SHIPPED}
-    missing = [pattern for pattern, files in found.items() if not files]
+    """Return the files of ``SHIPPED``, relative to this folder."""
+    matches = {pattern: sorted(ROOT.glob(pattern)) for pattern in SHIPPED}
+    missing = [pattern for pattern, files in matches.items() if not files]
     if missing:
         raise FileNotFoundError(f"{ROOT} is not complete, it has no {', '.join(missing)}")
-    return [str(file.relative_to(ROOT)) for files in found.values() for file in files]
+    return [str(file.relative_to(ROOT)) for files in matches.values() for file in files]
 
 
 def read_version() -> str:

@@ -1,4 +1,4 @@
-"""Types of options: what a constructor's annotations say about values, and the check of it."""
+"""Types of options, as annotations of constructors, and the check of values against them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _PLAIN = {
 def _describe(annotation: Any) -> str | None:
     """Return what values an annotation allows, in words; None if it is not of plain types.
 
-    A string in ``Annotated`` says it in better words.
+    A string in ``Annotated`` replaces the generated words.
     """
     origin, args = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:

@@ -55,9 +55,9 @@ KINDS: dict[str, str] = {
 
 
 RENAMED_OPTIONS: dict[str, str] = {
-    "colours": "colors",
-    "regulariser": "regularizer",
-    "standardise": "standardize",
+    "colours": "colors",  # old name
+    "regulariser": "regularizer",  # old name
+    "standardise": "standardize",  # old name
 }
 """Old names of options, their values and registered parts, which still work, and the new ones."""
 

@@ -47,7 +47,7 @@ class SmallOrder:
 class SmallFootage:
     def __init__(self, order: SmallOrder, start_from: str | None, lines: int) -> None:
         self.order = order
-        self.about: dict[str, Any] = {"options": {"seed": order.seed}}
+        self.metadata: dict[str, Any] = {"options": {"seed": order.seed}}
         self.pipeline = make_pipeline(order.kind, care=True, k_max=order.k_max)
         if start_from is not None:
             load_reservoir(self.pipeline, start_from)

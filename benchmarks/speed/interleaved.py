@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mmseg_reservoir.runs import image_times
+from mmseg_reservoir.runs import visits
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """Wall-clock time, and CPU time for a machine with other work."""
@@ -16,7 +16,7 @@ CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time
 Step = Callable[[Tensor], Any]
 
 
-class Spread(image_times.Spread):
+class Spread(visits.Spread):
     """Median and quartiles of a benchmark."""
 
     def named(self, name: str) -> dict[str, float]:

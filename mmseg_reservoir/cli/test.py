@@ -71,7 +71,7 @@ def _seed(args: argparse.Namespace, cfg: Config) -> int:
     seed = (cfg.get("randomness") or {}).get("seed") if args.seed is None else args.seed
     if seed is None and args.resume is not None:
         from ..runs.run_saver import saved_seed
-        from ..seg.fair import rate_folder
+        from ..seg.runner import rate_folder
 
         fair = args.protocol == "fair"
         folder = Path(cfg.work_dir, rate_folder((args.lr_grid or LR_GRID)[0]) if fair else "")
@@ -132,9 +132,8 @@ def _count_or_all(word: str) -> int | str:
 
 def _run(args: argparse.Namespace) -> None:
     cfg, builder = load_config(args)
-    from ..seg.fair import run_fair
     from ..seg.hooks.adaptation_hook import AdaptationHook
-    from ..seg.quiet_runner import QuietRunner
+    from ..seg.runner import QuietRunner, run_fair
 
     if args.protocol == "fair":
         run_fair(cfg, args.lr_grid or LR_GRID)

@@ -1,4 +1,4 @@
-"""The reservoir around any torch classifier. Needs neither mmseg nor mmcv."""
+"""The reservoir around any torch classifier, without mmseg and mmcv."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MODULES = {
     "build_source": "..datasets",
     "build_stream": ".streams",
 }
-"""Imported when they are first asked for: `rows` and their mistakes need no torch."""
+"""Imported at first use: `rows` needs no torch."""
 
 
 def __getattr__(name: str) -> Any:

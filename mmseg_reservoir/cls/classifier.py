@@ -48,7 +48,7 @@ class AdaptiveClassifier(nn.Module):
     """A classifier with a method of test-time adaptation: every call predicts and adapts.
 
     With a reservoir, each batch is routed by its style to one of several domain experts. Calls from
-    several threads run one at a time; :meth:`step` returns the result of its own call.
+    several threads run one at a time; :meth:`step` returns the result of that call.
 
     Example:
         >>> import torch

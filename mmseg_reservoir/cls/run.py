@@ -72,7 +72,7 @@ def run(
     plan = check_all(config, seed)
     say: Callable[[str], None] = (lambda text: None) if quiet else print
     saving = config.get("saving") or {}
-    with RunSaver(work_dir, resume, overwrite, **saving, say=say) as saver:
+    with RunSaver(work_dir, resume, overwrite, **saving, report=say) as saver:
         seed_generators(seed)
         device = find_device(config.get("device"))
         stream = build_stream(config["stream"], build_dataset(config["data"]), seed)

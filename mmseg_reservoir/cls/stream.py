@@ -84,7 +84,7 @@ class Stream(ABC):
 
     def __post_init__(self) -> None:
         if self.correlation is not None and self.shuffle == "never":
-            raise ReservoirError('correlation sets an order of its own: leave out shuffle="never"')
+            raise ReservoirError('correlation sets the order: leave out shuffle="never"')
         self._images = cache(self.data.domain)  # a domain is opened once
 
     @abstractmethod

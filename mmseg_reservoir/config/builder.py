@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .._renamed import renamed_names
 from ..core.guard import SOURCE_BATCHES
 from ..core.image_range import ImageRange
 from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
@@ -38,7 +39,7 @@ class Task:
 
     Args:
         supports: What a method must be able to adapt to: ``"pixels"`` or ``"images"``.
-        statistics: What BatchNorm normalizes by, unless the method has a default of its own.
+        statistics: What BatchNorm normalizes by, unless the method has a default.
         under: The part of the model that adapts.
         optimizer: The optimizer, where the method names none.
         style: Options of the style encoder that the preset leaves open.
@@ -75,7 +76,7 @@ class TaskContext:
         model: The model with its weights loaded, on its device, in evaluation mode.
         forward: ``(model, inputs) -> logits (N, C, *spatial)``.
         image_range: How the inputs were normalized.
-        source: Batches of source images; None if there are none.
+        source: Batches of source images, or None.
     """
 
     model: nn.Module
@@ -97,7 +98,7 @@ class RunBuilder:
         statistics: What BatchNorm normalizes by: ``"running"``, ``"batch"``, or the share of the
             batch as a number. None: the default of the method, or else of the task.
         reservoir: Options (see ``presets.py``), the name of a preset, or None: the plain method.
-        seed: Seed of everything random in method, params and router that has no seed of its own.
+        seed: Seed of everything random in method, params and router that has no other seed.
     """
 
     def __init__(
@@ -250,3 +251,9 @@ def _words(value: Any) -> str:
         words = [f"{name}={_words(part)}" for name, part in value.items() if part is not None]
         return ", ".join(words) or "-"
     return str(value)
+
+
+__getattr__ = renamed_names(
+    __name__,
+    {"Plan": "config.builder.RunBuilder", "Workplace": "config.builder.TaskContext"},
+)

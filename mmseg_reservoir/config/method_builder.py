@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,11 @@ class MethodBuilder:
         seed: int,
     ) -> None:
         options = {"type": method} if isinstance(method, str) else dict(method)
-        optimizer = options.pop("optimizer", None)
+        optimizer: Any = options.pop("optimizer", None)
         injected = ("forward", "space", "optimizer")
         self.method = pick("method", options, "method", "", injected, {"seed": seed})
         _check_task(self.method, task)
-        self.optimizer = optimizer
+        self.optimizer: PartSpec | Callable[..., Any] | None = optimizer
         default = parameters_of(self.method.factory)["optimizer"].default
         if not callable(optimizer):
             needs_one = optimizer or default is inspect.Parameter.empty
@@ -56,8 +57,10 @@ class MethodBuilder:
     def resolved_options(self) -> dict[str, Any]:
         """Return all options with their values in this run, defaults included."""
         method, optimizer = self.method.resolved_options(), self.optimizer
-        is_spec = isinstance(optimizer, PartSpec)
-        method["optimizer"] = optimizer.resolved_options() if is_spec else optimizer
+        if isinstance(optimizer, PartSpec):
+            method["optimizer"] = optimizer.resolved_options()
+        else:
+            method["optimizer"] = optimizer
         params = self.params.resolved_options()
         return {"method": method, "params": params, "statistics": self.batch_share}
 

@@ -101,7 +101,7 @@ DEFAULT = "robust"
 def with_preset(options: Options | str) -> dict[str, Any]:
     """Merge options of a reservoir over the preset that they name (``robust`` if none).
 
-    A group whose ``type`` differs from the preset's replaces the preset's group, because the
+    A group with another ``type`` than the preset's replaces the preset's group, because the
     options of one strategy mean nothing to another. So does an object.
 
     Args:
@@ -113,9 +113,10 @@ def with_preset(options: Options | str) -> dict[str, Any]:
     merged = copy.deepcopy(dict(choose(options.pop("preset", DEFAULT), PRESETS, "preset")))
     for name, value in options.items():
         base = merged.get(name)
-        same = isinstance(base, dict) and isinstance(value, Mapping)
-        if same and value.get("type", base.get("type")) == base.get("type"):
-            merged[name] = {**base, **value}
+        group = dict(value) if isinstance(value, Mapping) else None
+        if group is None or not isinstance(base, dict):
+            merged[name] = value if group is None else group
         else:
-            merged[name] = dict(value) if isinstance(value, Mapping) else value
+            same = group.get("type", base.get("type")) == base.get("type")
+            merged[name] = {**base, **group} if same else group
     return merged

@@ -29,8 +29,8 @@ class WarmStart:
     """The saved reservoir that a run starts from.
 
     Args:
-        start_from: The folder of a saved reservoir, whose experts and calibration are used. None
-            starts with the source model alone.
+        start_from: The folder of a saved reservoir. The run uses its experts and calibration. None
+            starts with the source model.
         frozen: Route to the saved experts only: nothing adapts, and no expert is added.
     """
 
@@ -80,7 +80,6 @@ class ReservoirBuilder:
         check_value(self.k_max, parameters_of(Router)["k_max"].annotation, "reservoir.k_max")
         self.start = construct(WarmStart, start, "reservoir")
         self._seed = {"seed": seed}
-        self.router: PartSpec | Router = options["router"]
         self.components: dict[str, PartSpec] = {}
         self._pick_router(options, {} if isinstance(written, str) else written)
         self.style = options["style"]
@@ -98,12 +97,11 @@ class ReservoirBuilder:
         self._build_safeguards()
 
     def _pick_router(self, options: Options, written: Options) -> None:
-        if not isinstance(self.router, Router):
+        router = options["router"]
+        if not isinstance(router, Router):
             injected = ("k_max", *ROUTER_COMPONENTS)
-            self.router = pick(
-                "router", self.router, "reservoir.router", "style", injected, self._seed
-            )
-        router = self.router
+            router = pick("router", router, "reservoir.router", "style", injected, self._seed)
+        self.router: PartSpec | Router = router
         name = router.name if isinstance(router, PartSpec) else type(router).__name__
         for part, default in ROUTER_COMPONENTS.items():
             group, where = options.get(part), f"reservoir.{part}"
@@ -186,9 +184,10 @@ class ReservoirBuilder:
         return NormalizingEncoder(encoder, context.image_range.to_imagenet)
 
     def calibrate(
-        self, encode: Callable[[Tensor], Tensor], source: SourceImages | None
+        self, encode: Callable[[Tensor], Tensor] | None, source: SourceImages | None
     ) -> Calibration:
         """Return the styles of the source."""
         if isinstance(self.calibration, Calibration):
             return self.calibration
+        assert encode is not None  # build() made one for a router that needs styles
         return calibrate(encode, source, **self.calibration)

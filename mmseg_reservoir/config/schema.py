@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ class PartSpec:
     """
 
     name: str
-    factory: Callable[..., Any]
+    factory: Any
     options: Options
     injected: frozenset[str] = frozenset()
     defaults: Options = field(default_factory=dict)

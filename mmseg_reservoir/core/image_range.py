@@ -1,4 +1,4 @@
-"""What the values of images mean, said once: how they were normalised, and how to undo it."""
+"""The range of image values: how images were normalized, and how to undo it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 _SLACK = 1e-3
 _WILD = 1.0
-"""How far beyond [0, 1] values that were normalised may be: resizing and noise overshoot."""
+"""How far beyond [0, 1] normalized values may be: resizing and noise overshoot."""
 
 
 class ImageRange:
-    """Knows how images were normalised.
+    """The normalization of images.
 
     Args:
         images: ``"unit"`` for values in [0, 1], ``"imagenet"``, or ``(mean, std)``, each one
@@ -34,7 +34,7 @@ class ImageRange:
         pair = named.get(images) if isinstance(images, str) else images
         if pair is None or len(pair) != 2:
             raise ReservoirError(
-                f'images={images!r}: say "unit" for values in [0, 1], "imagenet", or (mean, std)'
+                f'images={images!r}: use "unit" for values in [0, 1], "imagenet", or (mean, std)'
             )
         self.unit = images == "unit"
         self.bgr = bgr
@@ -60,17 +60,17 @@ class ImageRange:
         return cls((mean.tolist(), std.tolist()), bgr)
 
     def to_unit(self, images: Tensor) -> Tensor:
-        """RGB images in [0, 1]."""
+        """Return RGB images in [0, 1]."""
         images = images * self.std.to(images) + self.mean.to(images)
         return images.flip(1) if self.bgr else images
 
     def from_unit(self, images: Tensor) -> Tensor:
-        """The inverse of :meth:`to_unit`."""
+        """Undo :meth:`to_unit`."""
         images = images.flip(1) if self.bgr else images
         return (images - self.mean.to(images)) / self.std.to(images)
 
     def to_imagenet(self, images: Tensor) -> Tensor:
-        """The images as VGG-19 wants them; those that are so already stay untouched."""
+        """Return images as VGG-19 expects them; those that already are stay untouched."""
         if images.ndim != 4 or images.shape[1] != 3:
             raise ReservoirError(
                 f"images must be (N, 3, H, W) for their style to be looked at, got "
@@ -92,21 +92,21 @@ class ImageRange:
         if self.unit and not (low >= -_SLACK and high <= 1 + _SLACK):
             raise ReservoirError(
                 f'images="unit" promises values in [0, 1], got {low:.3g} to {high:.3g}: divide by '
-                '255, or say images="imagenet" or images=(mean, std) if they are normalised'
+                '255, or use images="imagenet" or images=(mean, std) if they are normalized'
             )
         plain = self.to_unit(values[:, :, None, None])
         low, high = float(plain.amin()), float(plain.amax())
         if not (low >= -_WILD and high <= 1 + _WILD):
             raise ReservoirError(
-                f"without their normalisation the images have values from {low:.3g} to "
-                f"{high:.3g} instead of [0, 1]: normalise them as images=... says"
+                f"without their normalization the images have values from {low:.3g} to "
+                f"{high:.3g} instead of [0, 1]: normalize them as images=... states"
             )
 
 
 def extremes(images: Tensor) -> Tensor:
     """Return the smallest and the largest value of every channel, as rows of ``(2, C)``.
 
-    They tell whether images ``(N, C, H, W)`` are finite, in range and not constant. All three cost
+    They show whether images ``(N, C, H, W)`` are finite, in range and not constant. All three cost
     one transfer from the device. A NaN makes both values of its channel NaN.
     """
     return torch.stack([images.amin(dim=(0, 2, 3)), images.amax(dim=(0, 2, 3))])

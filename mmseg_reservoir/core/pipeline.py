@@ -39,6 +39,11 @@ class AdaptationPipeline(ABC):
             published implementation do), or a second one ``"after"`` it (as in Algorithm 1).
     """
 
+    router: Router
+    """The router; a pipeline without a reservoir has none."""
+    encoder: Callable[[Tensor], Tensor] | None
+    """The style encoder of the router, if it needs styles."""
+
     def __init__(
         self, method: AdaptationMethod, predict: Literal["before", "after"] = "before"
     ) -> None:
@@ -59,8 +64,8 @@ class AdaptationPipeline(ABC):
         """Adapt to a batch and predict it.
 
         Args:
-            inputs: The batch, normalised as the model wants it.
-            complete: False for an incomplete last batch, whose style is not like the others'.
+            inputs: The batch, normalized as the model expects.
+            complete: False for an incomplete last batch: its style is not comparable.
             domain: The true domain, where known; only an oracle looks at it.
         """
 
@@ -73,7 +78,7 @@ class AdaptationPipeline(ABC):
         """
 
     def predict_source(self, inputs: Tensor) -> Tensor:
-        """What the source model says: a baseline that leaves the adaptation as it was."""
+        """Return the prediction of the source model, a baseline; the adaptation does not change."""
         with self.method.space.at(self.source):
             return self.method.predict(inputs)
 
@@ -89,7 +94,7 @@ class AdaptationPipeline(ABC):
         }
 
     def report(self) -> dict[str, Any]:
-        """What happened on the way, as plain data; told at the end of a run."""
+        """Return what the parts counted, as plain data for the end of a run."""
         return {}
 
     def expert_state(self, index: int) -> dict[str, Any]:
@@ -107,7 +112,7 @@ class AdaptationPipeline(ABC):
         self.method.reset_optimizer(self.method.domain_state())
 
     def reset_expert(self, index: int) -> None:
-        """Let an expert begin anew, from the source; the plain method is the only one, 0."""
+        """Reset an expert to the source; a plain method is the only expert, 0."""
         self.method.reset()
 
     def state_dict(self) -> dict[str, Any]:

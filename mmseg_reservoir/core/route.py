@@ -1,4 +1,4 @@
-"""Where a batch goes: what routers say and pipelines do."""
+"""The route of a batch: the decision of a router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions beside the stream: nothing that happens there is remembered."""
+"""Predictions beside the stream, which change nothing in a pipeline."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .pipeline import AdaptationPipeline
 
 @contextmanager
 def without_side_effects(pipeline: AdaptationPipeline) -> Iterator[None]:
-    """Within, `AdaptationPipeline.infer` leaves no trace in the pipeline.
+    """Let `AdaptationPipeline.infer` change nothing in the pipeline, within this context.
 
     Even a frozen router follows the stream, a prediction loads an expert, and a method may draw
     random numbers. So the router within is a copy, the expert that was loaded is loaded again, and
-    torch's random numbers go on as if nothing had been drawn. (Steps are no predictions: what they
-    adapt stays adapted.)
+    torch's random generators continue as if nothing had been drawn. A step is no prediction: what
+    it adapts stays adapted.
     """
     method, router = pipeline.method, getattr(pipeline, "router", None)
     parameters, state = method.space.snapshot(), method.domain_state()
     if router is not None:
-        pipeline.router = copy.deepcopy(router)  # type: ignore[attr-defined]
+        pipeline.router = copy.deepcopy(router)
     try:
         with _forked_rng(pipeline):
             yield
     finally:
         if router is not None:
-            pipeline.router = router  # type: ignore[attr-defined]
+            pipeline.router = router
         method.load(parameters, state)
 
 
@@ -41,7 +41,7 @@ def snapshot(pipeline: AdaptationPipeline) -> dict[str, Any]:
 
 @contextmanager
 def restored(pipeline: AdaptationPipeline) -> Iterator[None]:
-    """Within, steps and loaded states are allowed: afterwards the pipeline is as it was before."""
+    """Restore the state of the pipeline after this context, whatever steps change within it."""
     state = snapshot(pipeline)
     try:
         with _forked_rng(pipeline):

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import ReservoirError
 from .base import DomainSet, LabeledImages
 from .disk_layout import Cell, Layout
-from .pictures import FileImages, Preprocess, read_list
+from .pictures import FileImages, Filter, Preprocess, read_list
 
 DOMAINS = ("real", "painting", "clipart", "sketch")
 CLASSES = 126
@@ -67,7 +67,7 @@ class DomainNet126(DomainSet):
         lists: str | Path | None = None,
         resize: int | tuple[int, int] | None = (256, 256),
         crop: int | None = 224,
-        filter: str = "bilinear",
+        filter: Filter = "bilinear",
     ) -> None:
         super().__init__(domains, DOMAINS)
         self.root = Path(root)

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import ReservoirError
 from .base import DomainSet
 from .disk_layout import Cell, Layout
-from .pictures import FileImages, Preprocess, list_classes, list_folders, read_list
+from .pictures import FileImages, Filter, Preprocess, list_classes, list_folders, read_list
 
 CORRUPTIONS = (
     "gaussian_noise",
@@ -78,7 +78,7 @@ class ImageNetC(DomainSet):
         image_list: str | Path | None = None,
         resize: int | tuple[int, int] | None = None,
         crop: int | None = 224,
-        filter: str = "bilinear",
+        filter: Filter = "bilinear",
         classes: int = IMAGENET_CLASSES,
     ) -> None:
         names = CORRUPTIONS if corruptions is None else corruptions

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import ReservoirError
 from .base import DomainSet
 from .disk_layout import Cell, Layout
-from .pictures import FileImages, Preprocess, list_classes, list_folders
+from .pictures import FileImages, Filter, Preprocess, list_classes, list_folders
 
 IMAGES = {"photo": 1670, "art_painting": 2048, "cartoon": 2344, "sketch": 3929}
 """Number of images by domain."""
@@ -46,7 +46,7 @@ class PACS(DomainSet):
         domains: Sequence[str] | None = None,
         resize: int | tuple[int, int] | None = (224, 224),
         crop: int | None = None,
-        filter: str = "bilinear",
+        filter: Filter = "bilinear",
     ) -> None:
         super().__init__(domains, tuple(IMAGES))
         self.root = Path(root)

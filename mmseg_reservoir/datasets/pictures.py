@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 SUFFIXES = (".jpg", ".jpeg", ".png")
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
+Filter = Literal["bilinear", "bicubic"]
+
+
+Filter = Literal["bilinear", "bicubic"]
+
 
 @checked
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Preprocess:
 
     resize: int | tuple[int, int] | None = None
     crop: int | None = None
-    filter: Literal["bilinear", "bicubic"] = "bilinear"
+    filter: Filter = "bilinear"
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
         """Return an image ``(3, H, W)``, floats in [0, 1]; messages call it ``name``."""
@@ -115,7 +120,7 @@ def image_folder(
     root: str | Path,
     resize: int | tuple[int, int] | None = 256,
     crop: int | None = 224,
-    filter: str = "bilinear",
+    filter: Filter = "bilinear",
 ) -> FileImages:
     """Return images ``CLASS/*.JPEG``, such as those of ImageNet, labeled in order of the names."""
     root = Path(root)

@@ -33,7 +33,7 @@ class Footage(Protocol):
     """A stream that is open, and the pipeline that adapts to it."""
 
     pipeline: ReservoirPipeline
-    about: dict[str, Any]
+    metadata: dict[str, Any]
     """The options of the pipeline, as plain JSON values."""
 
     def frames(self, start: int) -> Iterator[tuple[int, Any]]:
@@ -137,7 +137,7 @@ class CameraRun:
                 self._save()
         if exchange is not None and position["frames"] % self.merge_every:
             self._begin_trade(exchange)
-        save_reservoir(self._pipeline, Path(self.folder) / "reservoir", self._footage.about)
+        save_reservoir(self._pipeline, Path(self.folder) / "reservoir", self._footage.metadata)
         position["finished"] = True
         self._save()
 
@@ -148,7 +148,7 @@ class CameraRun:
         self._trade(exchange)
 
     def _trade(self, exchange: Exchange) -> None:
-        contents = take(self._pipeline, self._footage.about)
+        contents = take(self._pipeline, self._footage.metadata)
         if self._base is not None:
             contents = replace(contents, calibration=None)  # which is known there
         answer = exchange(self.name, self._position["exchanges"], contents, self._base)
@@ -174,4 +174,4 @@ class CameraRun:
         self._states.save(self._position["frames"], state, header)
 
     def _identity(self) -> dict[str, Any]:
-        return {"camera": self.name, "start_from": self.start_from, **self._footage.about}
+        return {"camera": self.name, "start_from": self.start_from, **self._footage.metadata}

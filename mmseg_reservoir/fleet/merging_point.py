@@ -92,6 +92,7 @@ class MergingPoint:
             self.contents = replace(contents, calibration=before.calibration)
             numbering = list(range(len(contents.experts)))
         else:
+            assert self.contents is not None  # else has_all
             merged, self.revisions = merge_delta(
                 self.contents, self.revisions, delta(contents, base), base
             )
@@ -105,12 +106,14 @@ class MergingPoint:
 
     def _write(self) -> None:
         told = {"revisions": self.revisions, "exchanges": self.exchanges}
+        assert self.contents is not None  # after an exchange
         self.contents = replace(self.contents, about={**self.contents.about, _FLEET: told})
         write_folder(self.contents, self.folder)
 
     def _answer(self, done: dict[str, Any]) -> Answer:
         unchanged = done["has_all"] and done["revisions"] == self.revisions
         # The camera has the calibration, which is many times as large as an expert.
+        assert self.contents is not None  # after an exchange
         contents = None if unchanged else replace(self.contents, calibration=None)
         return Answer(contents, done["numbering"], self.revisions)
 

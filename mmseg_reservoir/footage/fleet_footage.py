@@ -57,7 +57,7 @@ class InferencerFootage:
     ) -> None:
         self.inferencer, self.source, self.writer = inferencer, source, writer
         self.pipeline = inferencer.model.pipeline
-        self.about = {"options": inferencer.plan.options}
+        self.metadata = {"options": inferencer.plan.options}
 
     def frames(self, start: int) -> Iterator[tuple[int, InputFrame]]:
         """Return the frames from that position on; a camera continues with its current frame."""

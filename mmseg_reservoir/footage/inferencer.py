@@ -26,7 +26,7 @@ from ..seg.forward import check_model
 from ..seg.hooks.adaptation_hook import CONFIG_KEYS, make_plan
 from ..seg.model_loading import find_model, is_cityscapes, load_model
 from ..seg.segmentor import AdaptiveSegmentor
-from ..seg.source_images import workplace_of
+from ..seg.source_images import context_of
 from ..snapshot import load_reservoir, read_folder, save_reservoir
 from ..style.shipped_styles import misfit, with_cityscapes_styles
 from .frame_source import FrameResult, InputFrame
@@ -107,7 +107,7 @@ class ReservoirInferencer:
         if self._by_shipped_styles:
             self._take_shipped_styles()
         _logger.info(self.plan.describe())
-        context = workplace_of(self.cfg, segmentor)
+        context = context_of(self.cfg, segmentor)
         pipeline = self.plan.assemble(context)
         self.plan.calibrate(pipeline, context)
         self.model = AdaptiveSegmentor(segmentor, pipeline).eval()

@@ -10,7 +10,7 @@ import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -92,6 +92,39 @@ def find_weights(
             'use a file that was saved as {"state_dict": model.state_dict()}'
         )
     return weights
+
+
+class Misfits(NamedTuple):
+    """Differences of saved weights from a model: names, and shapes where they matter."""
+
+    missing: list[str]
+    reshaped: list[str]
+    unexpected: list[str]
+
+
+def find_misfits(weights: Mapping[str, Any], expected: Mapping[str, Any]) -> Misfits:
+    """Compare weights with a model, both given as tensors or as shapes by name.
+
+    Counters of BatchNorm are ignored: old torch did not save them, and nothing reads them.
+    """
+    saved, wanted = (
+        {
+            name: tuple(getattr(value, "shape", value))
+            for name, value in tensors.items()
+            if not name.endswith("num_batches_tracked")
+        }
+        for tensors in (weights, expected)
+    )
+    described = {
+        name: f"{name}: {saved.get(name, 'missing')} in the checkpoint, {shape} in the model"
+        for name, shape in wanted.items()
+        if saved.get(name) != shape
+    }
+    return Misfits(
+        [text for name, text in described.items() if name not in saved],
+        [text for name, text in described.items() if name in saved],
+        [name for name in saved if name not in wanted],
+    )
 
 
 def allow_mmengine_checkpoints() -> None:

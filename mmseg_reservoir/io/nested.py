@@ -20,8 +20,11 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each key with the two values that differ; a missing value is None."""
-    for key in {**one, **other}:
-        if one.get(key) != other.get(key):
-            yield key, one.get(key), other.get(key)
+def differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the dotted key and both values of each difference; a missing value is None."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in {**one, **other}:
+            inner = f"{name}.{key}" if name else str(key)
+            yield from differences(one.get(key), other.get(key), inner)
+    elif one != other:
+        yield name, one, other

@@ -13,12 +13,11 @@ from ..io.files import write_figure
 from ..runs.reader import Results
 from ..runs.style_sample import Styles
 from .colors import DOMAIN_COLORS, OTHER_COLORS, PRESET_COLORS, RUN_COLORS, nth_color
-from .routes import assignment, memory_balance, style_map
+from .routes import Projection, assignment, memory_balance, style_map
 from .scores import metric_of, scores_by_domain
 from .summary import Statistic, Sweep
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PRESET_SUFFIXES = {" + ReservoirTTA": "published", " + robust": "robust"}
@@ -31,7 +30,7 @@ Curves = Mapping[str, Sequence[Statistic]]
 
 
 def draw_curves(
-    axis: Axes, curves: Curves, title: str, colors: Mapping[str, str] | None = None, **more: Any
+    axis: Any, curves: Curves, title: str, colors: Mapping[str, str] | None = None, **more: Any
 ) -> None:
     """Draw scores by visit, with a band of one deviation where there are several seeds.
 
@@ -91,7 +90,7 @@ def _single(scores: Sequence[float]) -> list[Statistic]:
     return [Statistic(score, None) for score in scores]
 
 
-def _draw_routes(axis: Axes, name: str, results: Results) -> None:
+def _draw_routes(axis: Any, name: str, results: Results) -> None:
     """Draw one column per image: its color is the expert, the ticks are the visits."""
     experts = [route["expert"] for route in results["routes"]]
     axis.imshow([experts], aspect="auto", cmap="tab20", vmin=0, vmax=19, interpolation="nearest")
@@ -148,7 +147,9 @@ def assignment_figure(runs: Mapping[str, Results]) -> Figure:
     return figure
 
 
-def style_figure(runs: Mapping[str, tuple[Results, Styles]], projection: str = "tsne") -> Figure:
+def style_figure(
+    runs: Mapping[str, tuple[Results, Styles]], projection: Projection = "tsne"
+) -> Figure:
     """Draw t-SNE (or PCA) of the styles, with the trajectories of the experts' means."""
     figure, axes = _axes(len(runs), width=5.0, height=4.4)
     for axis, (name, (results, styles)) in zip(axes, runs.items(), strict=True):
@@ -235,8 +236,8 @@ def sensitivity_figure(sweep: Sweep) -> Figure:
 
 
 def _axes(
-    count: int, width: float, height: float, columns: int = 3, **shared: bool
-) -> tuple[Figure, list[Axes]]:
+    count: int, width: float, height: float, columns: int = 3, **shared: Any
+) -> tuple[Figure, list[Any]]:
     """Return a figure and its axes in rows; unused places are empty."""
     from matplotlib.figure import Figure
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..runs.image_times import image_times, milliseconds_text
 from ..runs.reader import Results
+from ..runs.visits import image_times, milliseconds_text
 from .published import row_of
 from .scores import metric_of, routing_purity
 from .tables import published_table, visit_table
@@ -93,8 +93,8 @@ def _clock(results: Results) -> str | None:
 
 def _published(results: Results) -> str | None:
     row = row_of(results)
-    table = row and published_table(results["visits"], row)
-    return table and f"compared with the published row {row.name!r}\n{table}"
+    table = published_table(results["visits"], row) if row else None
+    return f"compared with the published row {row.name!r}\n{table}" if row and table else None
 
 
 _PARTS: dict[str, Callable[[Results], str | None]] = {

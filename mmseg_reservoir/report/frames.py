@@ -252,6 +252,8 @@ def plot_frames(frames: Sequence[ComparedFrame], palette: Palette, path: Path) -
         below[0].text(0.5, 0.5, "wrong pixels\nin red", fontsize=24, ha="center", va="center")
     pixels = Counter(int(i) for frame in frames for i in frame.truth.flat if i != NO_CLASS)
     largest = [list(palette)[i] for i, _ in pixels.most_common(10)]
-    keys = [Patch(color=np.array(palette[name]) / 255, label=name) for name in largest]
+    keys = [
+        Patch(color="#{:02x}{:02x}{:02x}".format(*palette[name]), label=name) for name in largest
+    ]
     figure.legend(keys, largest, loc="outside lower center", ncols=len(keys), fontsize=20)
     write_figure(path, figure, dpi=70)

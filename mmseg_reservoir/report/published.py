@@ -91,12 +91,12 @@ def find_row(
     if not config:
         return None
     folder = Path(config).parent.resolve()
-    metafile: Path | None = folder / METAFILE
+    metafiles = [folder / METAFILE]
     # A record may come from another machine, or be read from another working directory.
-    if not metafile.is_file():
+    if not metafiles[0].is_file():
         bundled = sorted(shipped("configs").rglob(METAFILE))
-        metafile = next((file for file in bundled if file.parent.name == folder.name), None)
-    for published in load_rows(metafile) if metafile else []:
+        metafiles = [file for file in bundled if file.parent.name == folder.name]
+    for published in load_rows(metafiles[0]) if metafiles else []:
         same = (published.config, published.row) == (Path(config).name, row)
         if same and published.scores and published.stream in (None, stream):
             return published

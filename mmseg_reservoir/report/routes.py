@@ -15,6 +15,7 @@ from ..runs.reader import Results
 from ..runs.style_sample import Styles
 
 Routes = Sequence[Mapping[str, Any]]
+Projection = Literal["pca", "tsne"]
 MOST_SEGMENTS = 200
 FEWEST_STYLES = 5
 """Fewer styles are not drawn."""
@@ -69,12 +70,11 @@ def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[Segment]:
 
 
 class ExpertUse(NamedTuple):
-    """Share of each segment's images by expert: rows are experts, columns are segments."""
+    """Share of each segment's images by expert (rows), and the number of experts at its end."""
 
     labels: list[str]
     shares: list[list[float]]
     k: list[int]
-    """Number of experts at the end of each segment."""
 
 
 def expert_use(routes: Routes) -> ExpertUse:
@@ -170,6 +170,7 @@ def memory_balance(routes: Routes, kind: str, capacity: int) -> MemoryBalance:
     for route in routes:
         domain = torch.tensor([domains.index(route["domain"])])
         memory.add(domain, torch.ones(len(memory) + 1, 1))
+        assert memory.styles is not None
         held = torch.bincount(memory.styles.flatten(), minlength=len(domains))
         columns.append((held / len(memory)).tolist())
     return MemoryBalance(domains, list(map(list, zip(*columns, strict=True))))
@@ -193,9 +194,7 @@ class StyleMap(NamedTuple):
         return indices
 
 
-def style_map(
-    results: Results, styles: Styles, projection: Literal["pca", "tsne"] = "pca"
-) -> StyleMap:
+def style_map(results: Results, styles: Styles, projection: Projection = "pca") -> StyleMap:
     """Project the stored styles, after scaling every channel to variance 1.
 
     t-SNE cannot project a point later, so the means of the experts are part of its input.

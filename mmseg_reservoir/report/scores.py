@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..runs.image_times import image_times
 from ..runs.reader import Results
+from ..runs.visits import image_times
 
 Visits = Sequence[Mapping[str, Any]]
 

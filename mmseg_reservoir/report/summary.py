@@ -13,8 +13,8 @@ from typing import Any
 
 from ..errors import ReservoirError
 from ..registry import choose
-from ..runs.image_times import Spread, image_times, milliseconds_text
 from ..runs.reader import Results, find_differences, group_key, group_names
+from ..runs.visits import Spread, image_times, milliseconds_text
 from .published import Row, row_of
 from .scores import metric_of, routing_purity, scores_by_domain
 from .tables import make_table

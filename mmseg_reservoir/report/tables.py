@@ -13,8 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ..runs.image_times import image_times, milliseconds_text
 from ..runs.reader import Results
+from ..runs.visits import image_times, milliseconds_text
 from .published import MEAN, Row, beside_published
 from .scores import (
     Visits,

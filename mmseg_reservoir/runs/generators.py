@@ -1,4 +1,4 @@
-"""The global random generators. Those of a part are in the state of that part."""
+"""The global random generators; private ones are saved with the part that uses them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 
 
 def seed_generators(seed: int) -> None:
-    """Let all of them begin with a seed."""
+    """Seed the generators of Python, numpy and torch."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def save_generators() -> dict[str, Any]:
-    """The state of the generators of Python, numpy and torch, as plain data and tensors."""
-    name, keys, *rest = np.random.get_state()
+    """Return the state of these generators, as plain data and tensors."""
+    name, keys, *rest = np.random.get_state(legacy=True)
     return {
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),

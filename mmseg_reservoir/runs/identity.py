@@ -1,4 +1,4 @@
-"""What a run is: a state may only be gone on with by the run that saved it."""
+"""The identity of a run: only the run that saved a state may resume from it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .reader import without_irrelevant
 from .record import strict_json
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""Of an object in memory, which is another one in every process."""
+"""The address of an object in memory, which differs in every process."""
 _SHOWN = 5
 _REPEATED = "config.randomness.seed"
-"""A config need not name the seed of its run, which is the fact ``seed``."""
+"""The seed of a config, which may leave it out; the fact ``seed`` has it."""
 _FACTS = ("seed", "data", "stream", "options", "versions")
 
 
 def run_identity(record: Mapping[str, Any], weights: str) -> dict[str, Any]:
-    """All that the numbers of a run depend on, as plain JSON values.
+    """Return all that the numbers of a run depend on, as plain JSON values.
 
     Args:
-        record: What ``results.json`` says, of which the config, the data, the stream, the options
-            with their defaults, the seed and the versions count.
+        record: The content of ``results.json``. Its config, data, stream, options, seed and
+            versions count.
         weights: A hash of the model's weights; where they were read from does not matter.
     """
     config = without_irrelevant(record["config"])
@@ -39,9 +39,9 @@ def check_identity(
     saved: Mapping[str, Any],
     now: Mapping[str, Any],
     where: object,
-    instead: str = "begin anew (--overwrite, or another --work-dir)",
+    instead: str = "start again (--overwrite, or another --work-dir)",
 ) -> None:
-    """Refuse the state of another run; the message shows what differs, and what to do instead."""
+    """Refuse the state of another run, with a message that shows what differs."""
     changes = [c for c in differences(flatten(saved), flatten(now)) if c[0] != _REPEATED]
     if not changes:
         return
@@ -50,7 +50,8 @@ def check_identity(
     )
     more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     raise ReservoirError(
-        f"{where} was saved by another run ({shown}{more}): go on with what it had, or {instead}"
+        f"{where} was saved by another run ({shown}{more}): use the values that it had, or "
+        f"{instead}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Finished runs on disk: reading them, and telling which are comparable."""
+"""Finished runs on disk: read them, group those that are comparable, name the groups."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def _read(file: Path) -> Results:
 
 
 def without_irrelevant(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config says that can change a number."""
+    """Return the part of a config that can change a number."""
     relevant = {key: value for key, value in config.items() if key not in _IRRELEVANT}
     hooks = config.get("custom_hooks") or []
     return relevant | {"custom_hooks": [h for h in hooks if h["type"] not in _ONLY_SHOW]}
 
 
 def _written(results: Results) -> dict[str, Any]:
-    """What a config says that can change a number, without the seed, by dotted names."""
+    """Return the part of a config that can change a number, without the seed, by dotted names."""
     config = without_irrelevant(results["config"])
     randomness = config.get("randomness") or {}
     config["randomness"] = {k: v for k, v in randomness.items() if k != "seed"}
@@ -76,13 +76,13 @@ def _written(results: Results) -> dict[str, Any]:
 
 
 def _in_force(results: Results) -> dict[str, Any]:
-    """The same with the run's resolved options in place of what was written.
+    """Return the same with the run's resolved options in place of the written ones.
 
-    So it does not matter whether a default or a part of a preset is written out.
+    A default or a part of a preset that is written out then makes no difference.
     """
     written, options = _written(results), results.get("options") or {}
     kept = {key: v for key, v in written.items() if key.split(".")[0] not in options}
-    # A seed that nobody wrote is the run's.
+    # A seed that is not written is that of the run.
     return kept | {
         key: value
         for key, value in flatten(options).items()
@@ -91,22 +91,22 @@ def _in_force(results: Results) -> dict[str, Any]:
 
 
 def group_key(results: Results) -> str:
-    """Equal for runs that differ in nothing but the seed."""
+    """Return a key that is equal for runs that differ only in the seed."""
     return json.dumps(_in_force(results), sort_keys=True)
 
 
 def _stem(results: Results) -> str:
-    """The config's name, and its row; older records have only their work directory's."""
+    """Return the name of the config, and of its row; older records name only a work directory."""
     file = results.get("config_file") or results["config"].get("work_dir") or "unnamed config"
     stem, row = Path(file).name.removesuffix(".py"), results.get("row")
     return f"{stem}_{row}" if row else stem
 
 
 def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
-    """A name for every group: of groups of one config, with the options by which they differ."""
+    """Name every group; groups of one config are named with the options in which they differ."""
     firsts = [next(iter(group.values())) for group in groups]
     stems = [_stem(results) for results in firsts]
-    # What somebody wrote says more than all that follows from it.
+    # Written options name a run better than those resolved from them.
     ways = [[options_of(results) for results in firsts] for options_of in (_written, _in_force)]
     names = []
     for i, stem in enumerate(stems):
@@ -118,16 +118,16 @@ def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
 
 
 def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The first options, as ``key=value``, that any of the others has not, or has otherwise."""
+    """Return the first options, as ``key=value``, that another group lacks or sets otherwise."""
     keys = sorted({key for other in others for key in other})
     differing = [k for k in keys if any(o.get(k) != options.get(k) for o in others)]
-    differing.sort(key=lambda k: not k.endswith("type"))  # what says most comes first
+    differing.sort(key=lambda k: not k.endswith("type"))  # a type explains most
     shown = [f"{key}={options.get(key)}" for key in differing[:3]]
     return shown + (["..."] if len(differing) > len(shown) else [])
 
 
 def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
-    """Warnings about runs of one group that differ from the first in more than the seed."""
+    """Warn of runs of one group that differ from the first in more than the seed."""
     warnings = []
     facts = {file: _facts(results) for file, results in group.items()}
     first, *others = facts
@@ -147,7 +147,7 @@ def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
 
 
 def _facts(results: Results) -> dict[str, dict[str, Any] | None]:
-    """What the runs of a group should share."""
+    """Return what the runs of a group should share."""
     data, loop = results.get("data"), results["config"].get("test_cfg") or {}
     shuffled = loop.get("shuffle", "never") != "never"
     return {

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import ReservoirError
 from ..io.files import write_text
-from .image_times import Spread, image_times
-from .record_entries import VisitRecord, finite
 from .route_log import RouteLog
 from .style_sample import StyleSample
+from .visits import Spread, VisitRecord, finite, image_times
 
 if TYPE_CHECKING:  # tables are made without torch, which takes seconds to import
     from ..core.outcome import Outcome
@@ -29,12 +28,12 @@ PACKAGES = {
     "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
     "error": ("mmengine", "numpy", "scikit-learn", "timm", "peft", "pillow"),
 }
-"""By metric, that is by task: what else can change a number."""
+"""Other packages that can change a number, by metric, that is by task."""
 
 
 @dataclass
 class RunRecord:
-    """Collects the visits and routes of a run.
+    """The visits and routes of a run.
 
     ``results.json`` and ``results.csv`` are replaced as a whole, so that an interrupted run loses
     nothing that was written. Routes are appended to ``routes.jsonl`` until the run is complete, and
@@ -43,12 +42,12 @@ class RunRecord:
     Args:
         folder: Where the files go.
         metric: ``"mIoU"`` or ``"error"``.
-        about: What is known before the stream begins.
+        header: Entries that are available before the stream begins.
     """
 
     folder: Path
     metric: str
-    about: Mapping[str, Any]
+    header: Mapping[str, Any]
     visits: dict[tuple[int, str], VisitRecord] = field(default_factory=dict, init=False)
     """By round and domain, in the order in which they began."""
     routes: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -67,7 +66,7 @@ class RunRecord:
     def add_images(
         self, round: int, domain: str, images: Sequence[str], outcome: Outcome
     ) -> VisitRecord:
-        """Record the routes of a batch's images; return their visit, whose score the caller sets.
+        """Record the routes of a batch's images; return their visit, without its score.
 
         Args:
             round: From 1.
@@ -76,15 +75,15 @@ class RunRecord:
             outcome: The outcome of the batch.
         """
         self._observe(outcome)
-        place = {"round": round, "domain": domain}
+        visit_key = {"round": round, "domain": domain}
         for image, route in zip(images, outcome.to_json(len(images)), strict=True):
-            visit = self._add({**place, "image": image, "n_images": 1, **route}, domain)
+            visit = self._add({**visit_key, "image": image, "n_images": 1, **route}, domain)
         return visit
 
     def add_batch(
         self, round: int, domain: str, batch: int, outcome: Outcome, scored_as: str | None = None
     ) -> VisitRecord:
-        """Record the route of a batch; return its visit, whose score the caller sets.
+        """Record the route of a batch; return its visit, without its score.
 
         Args:
             round: From 1.
@@ -94,9 +93,9 @@ class RunRecord:
             scored_as: The domain of the visit. Defaults to the true domain.
         """
         self._observe(outcome)
-        place = {"round": round, "domain": domain, "batch": batch, "n_images": len(outcome.logits)}
+        head = {"round": round, "domain": domain, "batch": batch, "n_images": len(outcome.logits)}
         (route,) = outcome.to_json()
-        return self._add({**place, **route}, scored_as or domain)
+        return self._add({**head, **route}, scored_as or domain)
 
     def _observe(self, outcome: Outcome) -> None:
         if outcome.style is not None:
@@ -117,13 +116,15 @@ class RunRecord:
         return visit
 
     def visit(self, round: int, domain: str) -> VisitRecord:
-        """The record of a visit, which begins when it is first asked for."""
+        """Return the record of a visit, which begins at the first call."""
         return self.visits.setdefault((round, domain), VisitRecord(round, domain))
 
     def finish(self, updates: Mapping[str, int], **more: Any) -> dict[str, Any]:
-        """Mark the record as complete and write it; returns what ``results.json`` says.
+        """Mark the record as complete, write it, and return the content of ``results.json``.
 
-        The updates are the method's counts, ``more`` is what else is known only at the end.
+        Args:
+            updates: Counts of the method.
+            **more: Other facts that are available only at the end.
         """
         times = image_times(self.routes)
         timed = {} if times is None else times.to_json()
@@ -132,13 +133,10 @@ class RunRecord:
         return self.to_json()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that was collected so far, and what was known before.
-
-        Of the routes it has only the number: they are in ``routes.jsonl`` when this returns.
-        """
+        """Write the routes to ``routes.jsonl``, and return everything else so far."""
         self._append_routes()
         return {
-            "about": strict_json(self.about),
+            "about": strict_json(self.header),
             "visits": [dict(vars(visit)) for visit in self.visits.values()],
             "n_routes": len(self.routes),
             "styles": self.styles.state_dict(),
@@ -152,7 +150,7 @@ class RunRecord:
                 "the state was saved by an earlier version, which kept its routes elsewhere: start "
                 "the run again with --overwrite"
             )
-        self.about = json.loads(state["about"])
+        self.header = json.loads(state["about"])
         visits = [VisitRecord(**visit) for visit in state["visits"]]
         self.visits = {(visit.round, visit.domain): visit for visit in visits}
         self.styles.load_state_dict(state["styles"])
@@ -160,19 +158,19 @@ class RunRecord:
         self.routes = self._log.restore(state["n_routes"])
 
     def _times(self) -> dict[tuple[int, str], Spread]:
-        """Seconds per image by visit."""
-        # A stream that is scored as one domain has one visit in a round, whatever its routes say.
+        """Return the seconds per image by visit."""
+        # A stream that is scored as one domain has one visit per round, but routes of many domains.
         last = {round: (round, domain) for round, domain in self.visits}
         seconds = defaultdict(list)
         for route in self.routes:
             if route["seconds"] is not None:
-                place = route["round"], route["domain"]
-                visit = place if place in self.visits else last[route["round"]]
+                key = route["round"], route["domain"]
+                visit = key if key in self.visits else last[route["round"]]
                 seconds[visit].append(route["seconds"])
-        return {place: Spread.of(values) for place, values in seconds.items()}
+        return {key: Spread.of(values) for key, values in seconds.items()}
 
     def _stages(self) -> dict[str, float] | None:
-        """Seconds per image in each stage; None if nothing adapted."""
+        """Return the seconds per image in each stage; None if nothing adapted."""
         total = sum(visit.seconds or 0.0 for visit in self.visits.values())
         images = sum(visit.n_images for visit in self.visits.values())
         if not self._stage_seconds or not total:
@@ -186,10 +184,10 @@ class RunRecord:
         times = self._times()
         return {
             "complete": self._end is not None,
-            **self.about,
+            **self.header,
             "versions": self._versions,
             "visits": [
-                visit.to_json(self.metric, times.get(place)) for place, visit in self.visits.items()
+                visit.to_json(self.metric, times.get(key)) for key, visit in self.visits.items()
             ],
             **({"routes": self.routes} if with_routes else {"n_routes": len(self.routes)}),
             **({"also": self.extra_scores} if self.extra_scores else {}),
@@ -233,7 +231,7 @@ class RunRecord:
 
 
 def about_pipeline(pipeline: Any) -> dict[str, Any]:
-    """What a record says of a pipeline; None stands for a model that does not adapt."""
+    """Return the entries of a record on a pipeline; None is a model that does not adapt."""
     method, router = getattr(pipeline, "method", None), getattr(pipeline, "router", None)
     return {
         "method": None if method is None else type(method).__name__,
@@ -243,12 +241,12 @@ def about_pipeline(pipeline: Any) -> dict[str, Any]:
 
 
 def strict_json(value: Any) -> str:
-    """JSON that every reader takes: numbers that are not finite become null."""
+    """Return JSON that every reader accepts: numbers that are not finite are null."""
     return json.dumps(finite(value), indent=1, default=str, allow_nan=False)
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of this package, of torch, and of those others that are installed."""
+    """Return the versions of this package, of torch, and of other installed packages."""
     import torch
 
     installed = {"mmseg_reservoir": __version__, "torch": str(torch.__version__)}

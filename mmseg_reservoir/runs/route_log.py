@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ReservoirError
 from ..io.files import append_bytes, explain_disk_errors, remove_file, write_text
-from .record_entries import finite
+from .visits import finite
 
 FILE = "routes.jsonl"
 
@@ -89,6 +89,6 @@ def _lines(routes: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """All lines with their ends, without one that was cut short; none if there is no file."""
+    """Return all complete lines with their ends; an empty list without a file."""
     lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     return [line for line in lines if line.endswith(b"\n")]

@@ -1,4 +1,4 @@
-"""Saves where a run is, every so often and when it is told to stop, and finds where to go on."""
+"""Save the state of a run at intervals and on a signal to stop, and find the one to resume."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def saved_seed(work_dir: str | Path, resume: str) -> int | None:
         resume: ``"auto"`` or the file of a state, as for :class:`RunSaver`.
     """
     if resume == "auto":
-        found = StateFolder(Path(work_dir) / "state").newest()
-        header = {} if found is None else found[-1]
+        newest = StateFolder(Path(work_dir) / "state").newest()
+        header = {} if newest is None else newest[-1]
     else:
         header = read_state(resume)[1]
     return header.get("identity", {}).get("seed")
@@ -50,13 +50,13 @@ class RunSaver:
 
     Args:
         work_dir: Where the results are; states go to its folder ``state``.
-        resume: Go on: with the newest state there (``"auto"``; from the start if there is none),
-            or with the state of this file. None to begin.
-        overwrite: Begin although the folder holds results, which are removed.
-        minutes: Time between two states; None for any.
-        images: Images between two states; None for any.
-        keep_mb: When a run is complete its last state is kept if it has at most so many megabytes.
-        say: Takes what the user should know.
+        resume: ``"auto"`` resumes from the newest state there, or starts at the first image if
+            there is no state. A path resumes from that file. Defaults to None, a new run.
+        overwrite: Start although the folder holds results, which are removed. Defaults to False.
+        minutes: Minutes between two states; None for no limit. Defaults to 10.
+        images: Images between two states. Defaults to None, no limit.
+        keep_mb: Megabytes up to which the last state of a complete run is kept. Defaults to 500.
+        report: Called with messages for the user. Defaults to logging them.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class RunSaver:
         minutes: Positive | None = 10.0,
         images: Count | None = None,
         keep_mb: float = 500.0,
-        say: Callable[[str], object] = _logger.info,
+        report: Callable[[str], object] = _logger.info,
     ) -> None:
         if resume is not None and overwrite:
-            raise ReservoirError("--resume goes on with a run, --overwrite replaces it: give one")
+            raise ReservoirError("--resume continues a run, --overwrite replaces it: give one")
         self.work_dir = Path(work_dir)
         self.resume, self.overwrite = resume, overwrite
         self.minutes, self.images, self.keep_mb = minutes, images, keep_mb
-        self.say = say
+        self.report = report
         self.states = StateFolder(self.work_dir / "state")
         self._signals = StopSignals()
         self._open = ExitStack()
@@ -86,25 +86,25 @@ class RunSaver:
         if self.overwrite:
             remove_results(self.work_dir)
             self.states.clear()
-        elif not self._goes_on_here:
-            self._refuse_what_is_there()
+        elif not self._resumes_here:
+            self._refuse_existing_run()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
     def begin(self, identity: Mapping[str, Any]) -> Any | None:
-        """The state to go on with, None for the start; from here on signals wait for it.
+        """Return the state to resume from, None for a new run; from now on, handle signals.
 
         Raises:
             ReservoirError: If the state was saved by a run that this one is not.
         """
         self._header = {"kind": _KIND, "identity": dict(identity)}
-        found = None if self.resume is None else self._find(self.resume)
+        saved = None if self.resume is None else self._find(self.resume)
         self._open.enter_context(self._signals)
-        if found is None:
+        if saved is None:
             return None
-        path, state, header = found
+        path, state, header = saved
         with refusing(f"{path} is not arranged as the state of a run", TO_DO):
             if header.get("kind") != _KIND:
                 raise ReservoirError(
@@ -113,39 +113,38 @@ class RunSaver:
             check_identity(header["identity"], identity, path)
             if type(header["images"]) is not int or header["images"] < 0:
                 raise ValueError(f"it counts {header['images']!r} images")
-        if self._goes_on_here:
+        if self._resumes_here:
             self.states.go_back_to(path)
         if header["images"]:
             take_over_routes(path.resolve().parent.parent, self.work_dir)
         else:
             remove_results(self.work_dir)  # the run starts at its first image again
         self._saved = time.monotonic(), header["images"]
-        self.say(f"going on after {header['images']} images, with {path}")
+        self.report(f"resumed after {header['images']} images, from {path}")
         return state
 
     def restoring(self) -> AbstractContextManager[None]:
-        """Within, explain errors that come of what :meth:`begin` returned."""
+        """Explain errors from using the state of :meth:`begin`, within this context."""
         return refusing("the saved state does not fit this run", TO_DO)
 
     def after(self, images: int, take: Callable[[], Any], landmark: bool = False) -> None:
-        """To be called after every batch: save the state if it is time to, stop if told to.
+        """Save the state if it is due, and stop after a signal; call this after every batch.
 
         Args:
-            images: How many the run has seen.
-            take: Makes the state.
-            landmark: Whether it is always time to, as at the end of a visit.
+            images: Number of images that the run has seen.
+            take: Function that returns the state.
+            landmark: Whether a state is always due, as at the end of a visit. Defaults to False.
         """
         if landmark or self._signals.caught is not None or self._is_due(images):
             self.save(images, take)
         if self._signals.caught is not None:
-            self.say(f"stopped after {images} images: --resume goes on")
+            self.report(f"stopped after {images} images: continue with --resume")
             self._signals.obey()
 
     def save(self, images: int, take: Callable[[], Any]) -> None:
         """Save the state after so many images.
 
-        A disk that is full in the middle of a run does not end it: what was saved before is still
-        there, and results may yet be written.
+        A full disk does not end a run: the state before is kept, and results may still be written.
         """
         try:
             self.states.save(images, take(), {**self._header, "images": images})
@@ -162,20 +161,20 @@ class RunSaver:
             self._saved = time.monotonic(), images
 
     def finish(self) -> None:
-        """The run is complete: keep its last state, unless that is large."""
+        """Keep only the last state of a complete run, unless that is large."""
         self.states.prune(1)
         for path in self.states.files():
             megabytes = path.stat().st_size / 1e6
             if megabytes > self.keep_mb:
                 self.states.clear()
-                self.say(
+                self.report(
                     f"the last state has {megabytes:.0f} MB, more than keep_mb={self.keep_mb:g}, "
                     "and was removed"
                 )
 
     @property
-    def _goes_on_here(self) -> bool:
-        """Whether the state to go on with is one of this work directory."""
+    def _resumes_here(self) -> bool:
+        """Whether the state to resume from is in this work directory."""
         if self.resume in (None, "auto"):
             return self.resume == "auto"
         return Path(self.resume).expanduser().resolve().parent == self.states.folder.resolve()
@@ -189,17 +188,17 @@ class RunSaver:
         if resume != "auto":
             path = Path(resume).expanduser()
             return path, *read_state(path)
-        found = self.states.newest()
-        if found is None:
+        newest = self.states.newest()
+        if newest is None:
             if has_results(self.work_dir):
                 raise ReservoirError(
-                    f"{self.work_dir} holds {describe_results(self.work_dir)}, but no state to go "
-                    "on with: begin anew with --overwrite, or choose another --work-dir"
+                    f"{self.work_dir} holds {describe_results(self.work_dir)}, but no state to "
+                    "resume from: start again with --overwrite, or choose another --work-dir"
                 )
-            self.say(f"no state in {self.states.folder}: the run begins at its start")
-        return found
+            self.report(f"no state in {self.states.folder}: the run starts at its first image")
+        return newest
 
-    def _refuse_what_is_there(self) -> None:
+    def _refuse_existing_run(self) -> None:
         begun = [path for path in self.states.files() if int(path.stem)]
         if has_results(self.work_dir):
             what = describe_results(self.work_dir)
@@ -208,6 +207,6 @@ class RunSaver:
         else:
             return  # at most the state before the first image
         raise ReservoirError(
-            f"{self.work_dir} holds {what}: go on with it by --resume, replace it by --overwrite, "
-            "or choose another folder with --work-dir"
+            f"{self.work_dir} holds {what}: continue it with --resume, replace it with "
+            "--overwrite, or choose another folder with --work-dir"
         )

@@ -1,4 +1,4 @@
-"""The folder of a run's states: numbered, the newest two kept, damaged ones passed over."""
+"""The folder of a run's states, of which the newest two are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StateFolder:
     marker ``newest``: without it a state does not count.
 
     Args:
-        folder: Where they are; made when the first one is saved.
+        folder: The folder, created when the first state is saved.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,20 +30,20 @@ class StateFolder:
         self._marker = folder / "newest"
 
     def files(self) -> list[Path]:
-        """The states that were saved to the end, oldest first."""
+        """Return the states that were saved completely, oldest first."""
         newest = self._marker.read_text(encoding="utf-8") if self._marker.is_file() else ""
         names = sorted(self.folder.glob("[0-9]*.safetensors"))
         return [path for path in names if path.name <= newest.strip()]
 
     def save(self, images: int, state: Any, header: Mapping[str, Any]) -> Path:
-        """Save the state after so many images; removes all but the newest two."""
+        """Save the state after so many images, and remove all but the newest two."""
         path = write_state(self.folder / f"{images:010d}.safetensors", state, header)
         write_text(self._marker, path.name)
         self.prune(_KEPT)
         return path
 
     def newest(self) -> tuple[Path, Any, dict[str, Any]] | None:
-        """The newest state that is whole, with its header; None if none was ever saved.
+        """Return the newest undamaged state with its path and header; None if none was ever saved.
 
         Raises:
             ReservoirError: If there are states, but all are damaged, or one is of another schema.
@@ -54,16 +54,16 @@ class StateFolder:
                 return path, *read_state(path)
             except DamagedStateError as error:
                 damage = error
-                _logger.warning("%s %s: it is passed over", path, error.what)
+                _logger.warning("%s %s: it is skipped", path, error.what)
         if damage is not None:
             raise ReservoirError(
-                f"no state in {self.folder} can be read (the last one tried {damage.what}): begin "
-                "anew with --overwrite, or choose another --work-dir"
+                f"no state in {self.folder} can be read (the last one tried {damage.what}): start "
+                "again with --overwrite, or choose another --work-dir"
             )
         return None
 
     def go_back_to(self, path: Path) -> None:
-        """Forget the states after this one: the run will save them again."""
+        """Remove the states after this one: the run will save them again."""
         for later in self.files():
             if later.name > path.name:
                 remove_file(later)
@@ -76,7 +76,7 @@ class StateFolder:
             remove_file(path)
 
     def clear(self) -> None:
-        """Remove all states, those that do not count, too."""
+        """Remove all states, incomplete ones too."""
         remove_file(self._marker)
         for path in self.folder.glob("[0-9]*.safetensors"):
             remove_file(path)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM do the same: a run that is told to stop first saves where it is."""
+"""Ctrl-C and SIGTERM: a run saves its state before it stops."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 
 class StopSignals:
-    """A context in which a signal to stop only leaves word; the second one stops at once.
+    """A context in which a signal to stop is only recorded; a second one stops at once.
 
-    Elsewhere than in the main thread, where Python allows no handlers, it changes nothing.
+    Outside the main thread, where Python allows no handlers, it changes nothing.
 
     Args:
         at_once: Stop at the first signal, so that ``finally`` runs on SIGTERM, too. Defaults to

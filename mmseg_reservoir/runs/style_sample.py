@@ -1,4 +1,4 @@
-"""Some of the styles of a run, in a small file beside its results: ``styles.safetensors``."""
+"""A sample of the styles of a run, in ``styles.safetensors`` beside its results."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Styles(NamedTuple):
 
     def of_first(self, count: int) -> Styles:
         """Return the styles of the first so many routes."""
-        known = self.routes < count
-        return Styles(self.vectors[known], self.routes[known])
+        first = self.routes < count
+        return Styles(self.vectors[first], self.routes[first])
 
 
 @dataclass(eq=False)
@@ -37,7 +37,7 @@ class StyleSample:
     """A uniform sample of all styles so far (Vitter's algorithm R), whatever their number.
 
     Args:
-        room: How many are kept.
+        room: Number of styles that are kept. Defaults to 1000.
     """
 
     room: int = ROOM
@@ -45,24 +45,24 @@ class StyleSample:
     _seen: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        # Its own: what is random in a run must not depend on who watches.
+        # Not a global generator: sampling must not change what is random in a run.
         self._draw = random.Random(0)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def add(self, route: int, style: Tensor) -> None:
-        """Offer the style of a batch whose first route has this index."""
+        """Offer the style of a batch, with the index of the batch's first route."""
         self._seen += 1
         if len(self) < self.room:
             self._kept.append((route, _copy(style)))
             return
-        place = self._draw.randrange(self._seen)
-        if place < self.room:
-            self._kept[place] = (route, _copy(style))
+        index = self._draw.randrange(self._seen)
+        if index < self.room:
+            self._kept[index] = (route, _copy(style))
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
+        """Return all that is needed to continue the same sample."""
         kept = [{"route": route, "style": style} for route, style in self._kept]
         return {"kept": kept, "seen": self._seen, "draw": self._draw.getstate()}
 
@@ -73,7 +73,7 @@ class StyleSample:
         self._draw.setstate(state["draw"])
 
     def write(self, folder: Path) -> None:
-        """Write the sample, at half precision; nothing if there is none."""
+        """Write the sample at half precision, unless it is empty."""
         if not self._kept:
             return
         import torch
@@ -84,7 +84,7 @@ class StyleSample:
 
 
 def read_styles(folder: Path) -> Styles | None:
-    """The styles in a work directory; None if it has none."""
+    """Return the styles in a work directory; None without such a file."""
     if not (folder / FILE).is_file():
         return None
     tensors, _ = read_tensors(folder / FILE, "remove it; the report can do without")

@@ -1,4 +1,4 @@
-"""A work directory belongs to one process at a time, and what it holds is not lost silently."""
+"""Work directories: one process at a time writes into them, and results are kept."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..io.files import explain_disk_errors, remedy, remove_file
 try:
     import fcntl
 except ImportError:  # Windows: there the user has to see to it
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 _RESULTS = ("results.json", "results.csv", "routes.jsonl")
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder, keep other processes out of it, and remove what a killed one left half done.
+    """Create and lock a folder, and remove the partial files of a killed process.
 
-    The lock dies with the process, however that ends. It is not inherited by workers of a
-    dataloader, which may live a little longer.
+    The lock ends with the process. Workers of a dataloader, which may live longer, do not inherit
+    it.
     """
     path = folder / ".lock"
     try:
@@ -58,20 +58,20 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def has_results(folder: Path) -> bool:
-    """Whether a run has written results into a folder."""
+    """Return whether a run has written results into a folder."""
     return (folder / _RESULTS[0]).exists()
 
 
 def remove_results(folder: Path) -> None:
-    """Remove the results of a run, so that nobody takes them for those of the next."""
+    """Remove the results of a run, which could be taken for those of the next."""
     for name in _RESULTS:
         remove_file(folder / name)
 
 
 def describe_results(folder: Path) -> str:
-    """What a folder's results are of, for a message."""
+    """Describe the results in a folder, for a message."""
     try:
         complete = json.loads((folder / _RESULTS[0]).read_text(encoding="utf-8"))["complete"]
     except (OSError, ValueError, LookupError, TypeError):
-        return "results"  # what they are is not known, and they are kept all the same
+        return "results"  # damaged ones are kept, too
     return "the results of a complete run" if complete else "the results of an unfinished run"

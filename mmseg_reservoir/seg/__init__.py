@@ -12,7 +12,7 @@ import_mmengine_without_transformers()
 enable_mmseg_without_compiled_ops()
 
 from .checkpoint import StrictCheckpointHook, allow_mmengine_checkpoints  # noqa: E402
-from .datasets import ACDCDataset, SHIFTDataset, UnlabelledImages  # noqa: E402
+from .datasets import ACDCDataset, SHIFTDataset, UnlabeledImages  # noqa: E402
 from .efficientvit import EfficientViT, EfficientViTHead  # noqa: E402
 from .hooks.adaptation_hook import AdaptationHook  # noqa: E402
 from .hooks.progress_hook import ProgressHook  # noqa: E402
@@ -39,13 +39,17 @@ __all__ = [
     "ResumeHook",
     "SHIFTDataset",
     "StrictCheckpointHook",
-    "UnlabelledImages",
+    "UnlabeledImages",
     "VisitIoUMetric",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Return a name that has moved to `mmseg_reservoir.footage`, with a warning."""
+    """Return what has another name or room now, with a warning."""
+    if name == "UnlabelledImages":  # the old name
+        message = f"{__name__}.{name} is now UnlabeledImages"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return UnlabeledImages
     if name in ("FrameResult", "ReservoirInferencer"):
         from .. import footage
 

@@ -1,4 +1,4 @@
-"""Images of a stream that cannot be used: what is wrong with them, and how a test goes on."""
+"""Images of a stream that cannot be used: find the cause, and stop or skip them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from ..datasets.check.file_facts import Facts, examine
 from ..errors import ReservoirError
 
 _SMALLEST = 8
-"""Pixels on a side: what is smaller is no picture of a scene."""
+"""Pixels on a side, below which an image shows no scene."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
 class BadImage:
-    """Stands in a stream for an image that cannot be used."""
+    """The replacement of an image that cannot be used, in a stream."""
 
     image: str
     cause: str
 
 
 class CheckedDataset(Dataset):
-    """A dataset of segmentation, each of whose samples can be used or is reported.
+    """A segmentation dataset that checks every sample and reports those that cannot be used.
 
-    In all else it is the dataset itself. A sample that was found good is not examined again, as a
-    stream visits the same files many times.
+    Otherwise it behaves as the dataset. A usable sample is not examined again, as a stream visits
+    the same files many times.
 
     Args:
-        dataset: Gives samples as mmseg's ``PackSegInputs`` makes them; of others nothing is asked.
-        skip: Give a `BadImage` in the place of a sample that cannot be used, instead of an error.
+        dataset: A dataset with samples of mmseg's ``PackSegInputs``; other samples are not checked.
+        skip: Return a `BadImage` for a sample that cannot be used, instead of an error. Defaults to
+            False.
     """
 
     def __init__(self, dataset: Any, skip: bool = False) -> None:
@@ -70,7 +71,7 @@ class CheckedDataset(Dataset):
 
 
 def collate_good(samples: list[Any]) -> tuple[Any, list[BadImage]]:
-    """A batch of the samples that can be used, None if there are none, and the others."""
+    """Collate the usable samples, None without any, and return the others beside them."""
     bad = [sample for sample in samples if isinstance(sample, BadImage)]
     good = [sample for sample in samples if not isinstance(sample, BadImage)]
     return pseudo_collate(good) if good else None, bad
@@ -88,29 +89,29 @@ def check_sizes(inputs: Sequence[Tensor]) -> None:
 
 
 def explain(info: Mapping[str, Any], error: Exception) -> str:
-    """Which of an image and its label could not be read, and why.
+    """Return which file of a sample could not be read, and why.
 
     Args:
-        info: What a dataset of mmseg knows of a sample.
-        error: What its pipeline raised.
+        info: The entry of the sample in a dataset of mmseg.
+        error: The error of its pipeline.
     """
     files = {key: str(info[key]) for key in ("img_path", "seg_map_path") if info.get(key)}
     label = files.get("seg_map_path")
     if label and not Path(label).exists() and label not in str(error):
-        del files["seg_map_path"]  # labels are optional: nobody asked for this one
+        del files["seg_map_path"]  # labels are optional: this one was not asked for
     facts = {key: examine(Path(file), key == "seg_map_path") for key, file in files.items()}
     for key, file in files.items():
         fault = _fault_of_file(facts[key])
         if fault:
-            return f"cannot read {file}, which {fault}: {_MEND}"
+            return f"cannot read {file}, which {fault}: {_REMEDY}"
     shapes = [fact.shape for fact in facts.values()]
     if len(shapes) == 2 and None not in shapes and shapes[0] != shapes[1]:
         return _different_sizes(files["seg_map_path"], shapes[1], files["img_path"], shapes[0])
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"cannot read {' or '.join(files.values())} ({reason}): {_MEND}"
+    return f"cannot read {' or '.join(files.values())} ({reason}): {_REMEDY}"
 
 
-_MEND = "the file is missing or damaged; restore or remove it"
+_REMEDY = "the file is missing or damaged; restore or remove it"
 
 
 def _fault_of_file(facts: Facts) -> str | None:
@@ -118,24 +119,24 @@ def _fault_of_file(facts: Facts) -> str | None:
 
 
 def _fault_of_sample(sample: Any) -> str | None:
-    """Why a sample that was read cannot be used all the same; None if it can."""
-    about = sample.get("data_samples") if isinstance(sample, Mapping) else None
-    if about is None:
+    """Return why a sample that could be read cannot be used; None if it can."""
+    annotation = sample.get("data_samples") if isinstance(sample, Mapping) else None
+    if annotation is None:
         return None
-    image, size = str(about.get("img_path")), tuple(about.get("ori_shape", ()))[:2]
+    image, size = str(annotation.get("img_path")), tuple(annotation.get("ori_shape", ()))[:2]
     if len(size) == 2 and min(size) < _SMALLEST:
-        return f"the image {image} is only {size[0]}x{size[1]} pixels: {_MEND}"
+        return f"the image {image} is only {size[0]}x{size[1]} pixels: {_REMEDY}"
     if _bits(image) == 16:
         return (
             f"the image {image} has 16 bits per channel, of which a model sees the upper 8, and a "
             "12-bit one as black: convert it to 8 bits"
         )
-    if "gt_sem_seg" not in about:
+    if "gt_sem_seg" not in annotation:
         return None
-    label, shape = str(about.get("seg_map_path")), tuple(about.gt_sem_seg.data.shape)
+    label, shape = str(annotation.get("seg_map_path")), tuple(annotation.gt_sem_seg.data.shape)
     if len(shape) != 3 or shape[0] != 1:
         return (
-            f"the label {label} is in colour ({'x'.join(map(str, shape))}): give one with a single "
+            f"the label {label} is in color ({'x'.join(map(str, shape))}): give one with a single "
             "channel, the train id of every pixel"
         )
     if _bits(label) == 16:
@@ -153,7 +154,7 @@ def _different_sizes(label: str, its: tuple, image: str, others: tuple) -> str:
 
 
 def _bits(path: str) -> int | None:
-    """Bits per channel of a PNG, which decoders to 8 bits do not tell; None of other files."""
+    """Return the bits per channel of a PNG, which 8-bit decoders hide; None for other files."""
     try:
         with open(path, "rb") as file:
             start = file.read(25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlparse
 
 import torch
@@ -19,7 +19,11 @@ from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.io.checkpoints import allow_mmengine_checkpoints, read_checkpoint
+from mmseg_reservoir.io.checkpoints import (
+    allow_mmengine_checkpoints,
+    find_misfits,
+    read_checkpoint,
+)
 
 
 def load(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:
@@ -43,7 +47,7 @@ def load_from_safe_source(filename: str, map_location: Any = None) -> dict[str, 
 def read_checkpoints_safely() -> None:
     """Let MMEngine's Runner read files and addresses with :func:`load`.
 
-    MMEngine itself leaves ``weights_only`` to torch, whose default is unsafe for downloads and,
+    MMEngine itself leaves ``weights_only`` to torch. Its default is unsafe for downloads and,
     before torch 2.6, for files.
     """
     allow_mmengine_checkpoints()
@@ -64,23 +68,16 @@ def check_compatible(
         allow_mismatch: Whether to log a misfit as a warning instead of raising.
     """
     if is_model_wrapper(model):
-        model = model.module
-    expected = _shapes(model.state_dict())
-    saved = _shapes(checkpoint.get("state_dict", checkpoint))
-    saved = {name.removeprefix("module."): shape for name, shape in saved.items()}
-    missing = [name for name in expected if name not in saved]
-    reshaped = [name for name in expected if saved.get(name, expected[name]) != expected[name]]
-    unexpected = [name for name in saved if name not in expected]
-
+        model = cast(nn.Module, model.module)
+    weights = checkpoint.get("state_dict", checkpoint)
+    saved = {n.removeprefix("module."): t for n, t in weights.items() if isinstance(t, Tensor)}
+    expected = model.state_dict()
+    missing, reshaped, unexpected = find_misfits(saved, expected)
     if missing or reshaped:
-        examples = [
-            f"{name}: {saved.get(name, 'missing')} in the checkpoint, {expected[name]} in the model"
-            for name in reshaped[:2] + missing[:2]
-        ]
         message = (
-            f"The checkpoint does not fit the model: of the model's {len(expected)} tensors, "
+            f"The checkpoint does not fit the model: of the model's {_count(expected)} tensors, "
             f"{len(missing)} missing and {len(reshaped)} of another shape "
-            f"({'; '.join(examples[:3])})."
+            f"({'; '.join([*reshaped[:2], *missing[:2]][:3])})."
         )
         if not allow_mismatch:
             raise ReservoirError(
@@ -90,7 +87,7 @@ def check_compatible(
         print_log(message, logger="current", level=logging.WARNING)
     if unexpected:
         print_log(
-            f"{len(unexpected)} of the checkpoint's {len(saved)} tensors have no place in the "
+            f"{len(unexpected)} of the checkpoint's {_count(saved)} tensors have no place in the "
             f"model and are ignored: {', '.join(unexpected[:3])}{', ...' * (len(unexpected) > 3)}",
             logger="current",
             level=logging.WARNING,
@@ -121,13 +118,9 @@ class StrictCheckpointHook(Hook):
         check_compatible(runner.model, checkpoint, self.allow_mismatch)
 
 
-def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shapes by name, without counters that MMEngine ignores, too: old torch did not save them."""
-    return {
-        name: tuple(tensor.shape)
-        for name, tensor in weights.items()
-        if isinstance(tensor, Tensor) and not name.endswith("num_batches_tracked")
-    }
+def _count(weights: Mapping[str, Any]) -> int:
+    """Count tensors, without the counters that MMEngine ignores, too."""
+    return sum(not name.endswith("num_batches_tracked") for name in weights)
 
 
 def _download(url: str) -> Path:

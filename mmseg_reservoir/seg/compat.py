@@ -1,9 +1,8 @@
-"""Lets ``import mmseg`` work with ``mmcv-lite``, which has no compiled operators, and be quick.
+"""Make ``import mmseg`` work with ``mmcv-lite``, which has no compiled operators, and fast.
 
-mmsegmentation imports ``mmcv.ops`` as a whole, and that needs the extension ``mmcv._ext`` even
-where the model calls none of its operators (SegFormer, for one, calls none). Full ``mmcv`` has no
-wheels for current torch, so the operators are made to fail when they are *called* rather than when
-they are imported.
+mmsegmentation imports all of ``mmcv.ops``, which needs the extension ``mmcv._ext``, although many
+models, such as SegFormer, call none of its operators. Full ``mmcv`` has no wheels for current
+torch. So the operators fail when they are *called*, not when they are imported.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def enable_mmseg_without_compiled_ops() -> None:
     if _is_installed("mmcv") and _is_installed("mmcv-lite"):
         warnings.warn(
             "mmcv and mmcv-lite are both installed and overwrite each other's files: uninstall "
-            "both, then install the one that you want.",
+            "both, then install one of them.",
             stacklevel=2,
         )
     if importlib.util.find_spec(_EXTENSION) is not None:
@@ -55,18 +54,18 @@ def enable_mmseg_without_compiled_ops() -> None:
     try:
         importlib.import_module("mmcv.ops")
     finally:
-        # mmengine looks for this module to learn whether the operators exist; the answer is no.
+        # mmengine searches for this module to learn whether the operators exist: they do not.
         del sys.modules[_EXTENSION]
 
 
 def import_mmengine_without_transformers() -> None:
     """Import mmengine's optimizers, but not transformers, which takes longer than all the rest.
 
-    Where it is installed, mmengine imports it to register its optimizer Adafactor. Under that name
-    it can still be built, and transformers is imported then.
+    Where it is installed, mmengine imports it to register its optimizer Adafactor. That optimizer
+    can still be built, and transformers is imported then.
     """
-    known = "mmengine.optim" in sys.modules or "transformers" in sys.modules
-    if known or importlib.util.find_spec("transformers") is None:
+    is_decided = "mmengine.optim" in sys.modules or "transformers" in sys.modules
+    if is_decided or importlib.util.find_spec("transformers") is None:
         return
     sys.modules["transformers"] = None  # type: ignore[assignment]  # its import fails
     try:
@@ -83,7 +82,7 @@ def _adafactor(params: Any, **options: Any) -> Any:
 
 
 class _ExtensionStub(types.ModuleType):
-    """Stands in for ``mmcv._ext`` while ``mmcv.ops`` is imported; has every operator by name."""
+    """Replaces ``mmcv._ext`` while ``mmcv.ops`` is imported; has every operator by name."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("__"):  # e.g. `__path__`: asked by the import system, not by mmcv
@@ -93,7 +92,7 @@ class _ExtensionStub(types.ModuleType):
             raise NotImplementedError(
                 f"The model calls the compiled operator `{name}`, which mmcv-lite does not have: "
                 "uninstall mmcv-lite and install full mmcv (>= 2.0.0, < 2.2.0) built for this "
-                "torch, or choose a model that does without it."
+                "torch, or choose a model that does not need it."
             )
 
         return missing_op

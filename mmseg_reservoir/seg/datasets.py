@@ -1,4 +1,4 @@
-"""Datasets in ACDC's layout, SHIFT, and folders of unlabelled images."""
+"""Datasets in ACDC's layout, SHIFT, and folders of unlabeled images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from annotated_types import Ge
@@ -26,13 +26,13 @@ from .bad_images import explain
 
 
 class _NamesBrokenFiles:
-    """Mixin: an error while reading a sample names the file, in this process or a worker."""
+    """Mixin that names the file in an error while a sample is read, also in a worker."""
 
     def prepare_data(self, idx: int) -> Any:
         try:
-            return super().prepare_data(idx)
+            return super().prepare_data(idx)  # type: ignore[misc]
         except Exception as error:
-            raise ReservoirError(explain(self.get_data_info(idx), error)) from error
+            raise ReservoirError(explain(cast(Any, self).get_data_info(idx), error)) from error
 
 
 @DATASETS.register_module()
@@ -62,7 +62,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """All images with their labels; a missing folder or file is an error, not a skip."""
+        """List all images with their labels; a missing folder or file is an error."""
         folder = Path(self.data_prefix["img_path"])
         samples = super().load_data_list() if folder.is_dir() else []
         if not samples:
@@ -84,11 +84,11 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 
 
 def make_labels_optional(dataset: Any) -> None:
-    """Let a dataset without any label be read: its images are adapted to, and not scored.
+    """Let a dataset without any label be read: its images are adapted to, but not scored.
 
     Args:
-        dataset: Any dataset, after ``full_init``. One of another making than mmengine's, or with
-            files that are not on this disk, stays as it is.
+        dataset: Any dataset, after ``full_init``. A dataset that is not mmengine's, or has
+            files that are not on this disk, does not change.
     """
     for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
         if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
@@ -108,7 +108,7 @@ def label_names(dataset: Any) -> dict[str, str]:
     """Return a name for the predicted label of every image, by its path.
 
     That is the name of the image, or its path below the folder of all where two share a name. A
-    dataset of another making than mmengine's has no names.
+    dataset that is not mmengine's has no names.
     """
     if not hasattr(dataset, "get_data_info"):
         return {}
@@ -121,7 +121,7 @@ def label_names(dataset: Any) -> dict[str, str]:
 
 
 def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
-    """Leave out the step that loads labels, and say so."""
+    """Leave out the step that loads labels, and log it."""
     label = {first.get("seg_map_path")} - {first["img_path"], None}
     where = f" (the first should be at {label.pop()})" if label else ""
     print_log(
@@ -135,13 +135,13 @@ def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
 
 
 def without_labels(pipeline: Sequence[dict]) -> list[dict]:
-    """The steps of a pipeline except the one that loads labels."""
+    """Return the steps of a pipeline except the one that loads labels."""
     return [step for step in pipeline if not str(step["type"]).endswith("LoadAnnotations")]
 
 
-@DATASETS.register_module()
+@DATASETS.register_module(name=["UnlabeledImages", "UnlabelledImages"])  # the second: old name
 @checked
-class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
+class UnlabeledImages(_NamesBrokenFiles, BaseSegDataset):
     """All images below a folder, without labels: what a calibration needs of the source.
 
     Args:
@@ -185,21 +185,8 @@ class UnlabelledImages(_NamesBrokenFiles, BaseSegDataset):
 
 
 _CARLA = {
-    1: 2,
-    2: 4,
-    4: 11,
-    5: 5,
-    6: 0,
-    7: 0,
-    8: 1,
-    9: 8,
-    10: 13,
-    11: 3,
-    12: 7,
-    13: 10,
-    18: 6,
-    22: 9,
-}
+    1: 2, 2: 4, 4: 11, 5: 5, 6: 0, 7: 0, 8: 1, 9: 8, 10: 13, 11: 3, 12: 7, 13: 10, 18: 6, 22: 9
+}  # fmt: skip
 """Ids of SHIFT -> train ids of Cityscapes. Lane markings are road, and every vehicle is a car."""
 
 
@@ -220,7 +207,7 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
     """Front views of SHIFT (Sun et al., CVPR 2022), simulated scenes, with Cityscapes' classes.
 
     ``img/{sequence}/*_img_front.jpg`` and ``semseg/{sequence}/*_semseg_front.png``. Classes that
-    SHIFT does not tell apart never occur: riders are persons; trucks, buses and bicycles are cars.
+    SHIFT does not separate never occur: riders are persons; trucks, buses and bicycles are cars.
 
     Args:
         weather: Only sequences that begin in this weather (``clear``, ``cloudy``, ``overcast``,
@@ -251,20 +238,20 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """The images of the sequences that are wanted."""
+        """List the images of the chosen sequences."""
         samples = super().load_data_list()
         if not self.wanted:
             return samples
         table = Path(self.data_prefix["img_path"]).with_name("seq.csv")
         if not table.is_file():
             raise ReservoirError(
-                f"no {table}, which tells the weather of SHIFT's sequences: get it"
+                f"no {table}, which lists the weather of SHIFT's sequences: get it"
             )
         with table.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         chosen = {row["video"] for row in rows if all(row[c] == v for c, v in self.wanted.items())}
-        found = [s for s in samples if Path(s["img_path"]).parent.name in chosen]
-        if not found:
+        selected = [s for s in samples if Path(s["img_path"]).parent.name in chosen]
+        if not selected:
             there = {c: sorted({row[c] for row in rows}) for c in self.wanted}
             raise ReservoirError(f"no sequence of SHIFT has {self.wanted}; {table} has {there}")
-        return found
+        return selected

@@ -78,7 +78,7 @@ class Residual(nn.Module):
 
 
 class LinearAttention(nn.Module):
-    """Multi-scale attention whose cost grows linearly with the pixels (Sec. 3.1 of the paper).
+    """Multi-scale attention with a cost linear in the pixels (Sec. 3.1 of the paper).
 
     Pixel ``i`` gets ``sum_j v_j w_ij / sum_j w_ij`` with ``w_ij = relu(k_j) . relu(q_i)``.
 
@@ -149,7 +149,7 @@ class EfficientViT(BaseModule):
         inputs = stem
         for i, (width, depth) in enumerate(zip(widths, depths, strict=True)):
             attends = i >= 2  # the two coarse stages
-            stage = [InvertedBottleneck(inputs, width, stride=2, norm=not attends)]
+            stage: list[nn.Module] = [InvertedBottleneck(inputs, width, stride=2, norm=not attends)]
             for _ in range(depth):
                 stage.append(
                     attention_block(width, head)

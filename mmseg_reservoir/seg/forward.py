@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from mmseg.models import EncoderDecoder
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
@@ -16,13 +15,13 @@ _NEEDED = ("test_cfg", "decode_head", "data_preprocessor", "postprocess_result")
 MASK_HEADS = ("MaskFormerHead", "Mask2FormerHead")
 """Heads of mmseg that give no logits per pixel; without mmdet they cannot even be built."""
 ADVICE = (
-    "choose a model whose decode head gives one map of class logits, as those of SegFormer, "
+    "choose a model with a decode head that gives one map of class logits, like SegFormer, "
     "UPerNet and DeepLabV3+ do"
 )
 
 
 def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
-    """The logits ``(N, C, h, w)`` of a batch; their pixels are the samples of the losses.
+    """Return the logits ``(N, C, h, w)`` of a batch; losses take their pixels as samples.
 
     It goes by the model's ``test_cfg.mode``:
 
@@ -60,7 +59,7 @@ def _forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def check_model(model: nn.Module, inputs: Tensor) -> None:
+def check_model(model: Any, inputs: Tensor) -> None:
     """Refuse a model that adaptation cannot use, by what it gives rather than by its class.
 
     The model is tried on inputs as its preprocessor makes them, and left in evaluation mode.
@@ -89,7 +88,7 @@ def check_model(model: nn.Module, inputs: Tensor) -> None:
 
 
 def _logits(output: Any, inputs: Tensor) -> Tensor:
-    """The output, if it is what a loss over pixels can be made of."""
+    """Return the output if it is a map of logits; refuse anything else."""
     if not isinstance(output, Tensor):
         raise ReservoirError(
             f"the model gives {_describe(output)}, no map of logits: mask classification heads "
@@ -118,7 +117,7 @@ def _describe(output: Any) -> str:
     return f"a {type(output).__name__}{inside}"
 
 
-def _window(test_cfg: Mapping[str, Any]) -> tuple[int, int]:
+def _window(test_cfg: Any) -> tuple[int, int]:
     """Height and width of a sliding window, if windows can cover an image."""
     crop, stride = test_cfg.get("crop_size"), test_cfg.get("stride")
     for size in (crop, stride):

@@ -1,4 +1,4 @@
-"""Label maps as pictures: colours, overlays, a legend, and the ids that data sets write."""
+"""Label maps as pictures: colors, overlays, a legend, and the ids that data sets write."""
 
 from __future__ import annotations
 
@@ -14,23 +14,13 @@ Palette = Sequence[Sequence[int]]
 """RGB by train id."""
 
 NO_LABEL = 255
-"""The train id of what has no class."""
+"""The train id of pixels without a class."""
 
 CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 """Cityscapes' label id of each of its 19 train ids."""
 
-EXPERT_COLORS = (
-    (0x4C, 0x78, 0xA8),
-    (0xF5, 0x85, 0x18),
-    (0x54, 0xA2, 0x4B),
-    (0xE4, 0x57, 0x56),
-    (0xB2, 0x79, 0xA2),
-    (0x72, 0xB7, 0xB2),
-    (0xEE, 0xCA, 0x3B),
-    (0x9D, 0x75, 0x5D),
-    (0xFF, 0x9D, 0xA6),
-    (0xBA, 0xB0, 0xAC),
-)
+_HEX = "4C78A8 F58518 54A24B E45756 B279A2 72B7B2 EECA3B 9D755D FF9DA6 BAB0AC"
+EXPERT_COLORS = tuple(tuple(bytes.fromhex(color)) for color in _HEX.split(" "))
 """RGB by expert, those of the live page; from the eleventh expert on they repeat."""
 
 _KEY_CLASSES = 6  # in the key of an overlay, at most
@@ -39,21 +29,21 @@ _FONT = (cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA)
 
 
 def paint(label: np.ndarray, palette: Palette) -> np.ndarray:
-    """Colour train ids (as BGR); what has no class is black."""
-    colours = np.zeros((256, 3), np.uint8)
-    colours[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
-    return colours[label.astype(np.uint8)]
+    """Color train ids (as BGR); what has no class is black."""
+    colors = np.zeros((256, 3), np.uint8)
+    colors[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
+    return colors[label.astype(np.uint8)]
 
 
 def overlay(image: np.ndarray, label: np.ndarray, palette: Palette) -> np.ndarray:
-    """The colours half transparent over the image (BGR); what has no class stays as it is."""
+    """Draw the colors half transparent over the image (BGR), except on pixels of no class."""
     blended = cv2.addWeighted(image, 0.5, paint(label, palette), 0.5, 0)
     unknown = (label >= len(palette))[..., None]
     return np.where(unknown, image, blended)
 
 
 def legend(label: np.ndarray, classes: Sequence[str], palette: Palette, width: int) -> np.ndarray:
-    """A strip with colour and name of every class that occurs, in rows of the given width."""
+    """Draw color and name of every class that occurs, in rows of the given width."""
     present = [index for index in np.unique(label) if index < len(classes)]
     places, x, y = [], 4, 0
     for index in present:
@@ -64,8 +54,8 @@ def legend(label: np.ndarray, classes: Sequence[str], palette: Palette, width: i
         x += length
     strip = np.full((y + _ROW, width, 3), 255, np.uint8)
     for index, x, y in places:
-        colour = tuple(int(value) for value in palette[index][::-1])
-        cv2.rectangle(strip, (x, y + 3), (x + _BOX, y + 3 + _BOX), colour, cv2.FILLED)
+        color = tuple(int(value) for value in palette[index][::-1])
+        cv2.rectangle(strip, (x, y + 3), (x + _BOX, y + 3 + _BOX), color, cv2.FILLED)
         cv2.putText(strip, classes[index], (x + _BOX + 4, y + 13), *_FONT)
     return strip
 
@@ -107,24 +97,24 @@ def draw_key(
         top = row * number + margin
         bgr = tuple(int(value) for value in color[::-1])
         cv2.rectangle(shown, (margin, top), (margin + box, top + box), bgr, cv2.FILLED)
-        place = (left, top + box + thickness)
-        cv2.putText(shown, text, place, font, scale, (255, 255, 255), thickness, cv2.LINE_AA)
+        corner = (left, top + box + thickness)
+        cv2.putText(shown, text, corner, font, scale, (255, 255, 255), thickness, cv2.LINE_AA)
     return shown
 
 
 def to_label_ids(label: np.ndarray) -> np.ndarray:
-    """Cityscapes' label ids of its train ids; 255 where there is no class."""
+    """Return Cityscapes' label ids of its train ids; 255 where there is no class."""
     ids = np.full(256, NO_LABEL, np.uint8)
     ids[: len(CITYSCAPES_IDS)] = CITYSCAPES_IDS
     return ids[label.astype(np.uint8)]
 
 
 def label_stem(name: str) -> str:
-    """Return the name of a frame as its label has it: ACDC's image suffix is left out."""
+    """Return the name of a frame without ACDC's image suffix, as in the name of its label."""
     return name.removesuffix("_rgb_anon")
 
 
 def write_image(path: Path, image: np.ndarray) -> None:
-    """Write a picture (BGR or grey) in the format of its suffix, all of it or nothing."""
+    """Write a picture (BGR or gray) atomically, in the format of its suffix."""
     # cv2.imwrite reports no error of the disk that comes when it closes the file.
     write_bytes(path, cv2.imencode(path.suffix, image)[1].data, durable=False)

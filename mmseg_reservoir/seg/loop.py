@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,14 +22,21 @@ from ..runs.record import RunRecord
 from .bad_images import BadImage, CheckedDataset, collate_good
 from .datasets import make_labels_optional
 from .frame_clock import FrameClock, FrameRate
-from .metric import evaluate_frozen, with_exact_iou
+from .metric import evaluate, evaluate_frozen, with_exact_iou
 from .model_loading import class_count, classes_by_number
-from .named_sets import Domains, dataset_of, domains_by_name, lacks_classes, read_dataset
+from .named_sets import (
+    Domains,
+    dataset_of,
+    domains_by_name,
+    lacks_classes,
+    read_dataset,
+    with_new_names,
+)
 from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
-"""mmengine's sampler adds an epoch to its seed: in steps as wide as this, neighbouring seeds share
-no orders."""
+"""mmengine's sampler adds an epoch to its seed: with steps this wide, seeds next to each other
+share no orders."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,8 @@ class Visit:
 class RecurringTestLoop(TestLoop):
     """Tests a model on ``rounds`` passes over ordered domains without ever resetting it.
 
-    Every visit is a test epoch with its own metric, so all hooks of mmengine work; ``visit`` tells
-    them where the stream is. What a hook wants undone however the test ends it puts on ``closing``.
+    Every visit is a test epoch with its own metric, so all hooks of mmengine work; ``visit`` is
+    the current one. A hook puts on ``closing`` what must be undone however the test ends.
     A hook that loads a state at ``before_test`` lets the stream begin where that was saved.
 
     Args:
@@ -72,7 +78,6 @@ class RecurringTestLoop(TestLoop):
         step_seconds: Seconds of every step, or by stage, ``dict(predict=0.05, adapt=0.2)``. None
             measures them at the first batch; ``results.json`` has them.
         fp16: Test under autocast.
-        also: The old name of ``extra_eval_sets``.
     """
 
     def __init__(
@@ -89,13 +94,10 @@ class RecurringTestLoop(TestLoop):
         missed: Literal["answer", "drop"] = "answer",
         step_seconds: float | Mapping | None = None,
         fp16: bool = False,
-        also: Domains | None = None,
         **unknown: Any,
     ) -> None:
-        if also is not None:
-            message = "test_cfg.also is now test_cfg.extra_eval_sets"
-            warnings.warn(message, DeprecationWarning, stacklevel=2)
-            extra_eval_sets = also
+        unknown = with_new_names(unknown)
+        extra_eval_sets = unknown.pop("extra_eval_sets", extra_eval_sets)
         extra = dict(extra_eval_sets=extra_eval_sets)
         plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
         timing = dict(missed=missed, step_seconds=step_seconds)
@@ -112,8 +114,8 @@ class RecurringTestLoop(TestLoop):
         if self.skips:
             dataloader = {**dataloader, "collate_fn": collate_good}
         self.loaders = self._loaders(runner, dataloader, domains_by_name(domains, "domains"))
-        places = product(range(1, rounds + 1), self.loaders)
-        self.visits = [Visit(index, *place) for index, place in enumerate(places)]
+        visits = product(range(1, rounds + 1), self.loaders)
+        self.visits = [Visit(index, *visit) for index, visit in enumerate(visits)]
         self.visit = self.visits[0]
         self.closing = ExitStack()
         self._restart()
@@ -122,14 +124,13 @@ class RecurringTestLoop(TestLoop):
     @staticmethod
     def check(options: Mapping[str, Any]) -> None:
         """Refuse options of ``test_cfg`` that cannot be meant."""
-        options, given = without_scope(options), ("runner", "dataloader", "evaluator")
-        check_options(RecurringTestLoop, options, "test_cfg", given)
+        options = with_new_names(without_scope(options))
+        check_options(RecurringTestLoop, options, "test_cfg", ("runner", "dataloader", "evaluator"))
         domains = options.get("domains", ("fog",))
         if not domains:
             raise ReservoirError("test_cfg.domains is empty: name one or more domains")
         domains_by_name(domains, "domains")
-        extra_sets = options.get("also") or options.get("extra_eval_sets", ())
-        domains_by_name(extra_sets, "extra_eval_sets")
+        domains_by_name(options.get("extra_eval_sets", ()), "extra_eval_sets")
         rate, seconds = options.get("frame_rate"), options.get("step_seconds")
         if rate is not None:
             FrameClock.check(seconds)
@@ -141,7 +142,7 @@ class RecurringTestLoop(TestLoop):
 
     def _loaders(
         self, runner: Runner, dataloader: Mapping[str, Any], domains: Mapping[str, str | Mapping]
-    ) -> dict[str, DataLoader]:
+    ) -> dict[str, Any]:
         loaders = {}
         for name, domain in domains.items():
             options = dataset_of(domain, dataloader["dataset"])
@@ -157,7 +158,7 @@ class RecurringTestLoop(TestLoop):
 
     @property
     def total_images(self) -> int:
-        """Images in the whole stream."""
+        """Number of images in the whole stream."""
         return sum(len(self.loaders[visit.domain].dataset) for visit in self.visits)
 
     def run(self) -> dict[str, float]:
@@ -179,8 +180,8 @@ class RecurringTestLoop(TestLoop):
                 self.runner.call_hook("after_abort")
                 raise
             self.runner.call_hook("after_test")
-        known = [score for score in self._scores.values() if not math.isnan(score)]
-        return {**self._scores, "mIoU": sum(known) / len(known)} if known else {}
+        scores = [score for score in self._scores.values() if not math.isnan(score)]
+        return {**self._scores, "mIoU": sum(scores) / len(scores)} if scores else {}
 
     def _start_clock(self) -> None:
         if self.clock is None:
@@ -205,7 +206,7 @@ class RecurringTestLoop(TestLoop):
         """The record of the run; set by the hook that keeps one."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream is: scores of visits, batches done, what metrics counted in them."""
+        """Return the position in the stream, the scores so far, and the counts of the metrics."""
         return {
             "visit": self._begun,
             "batches": self.batches_done,
@@ -218,7 +219,7 @@ class RecurringTestLoop(TestLoop):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state_dict`; the stream goes on from there."""
+        """Restore :meth:`state_dict`; the stream continues from there."""
         self._begun, self.batches_done = state["visit"], state["batches"]
         self._scores = dict(state["scores"])
         self.skipped = [dict(image) for image in state["skipped"]]
@@ -250,9 +251,7 @@ class RecurringTestLoop(TestLoop):
                 self.clock.arrive(len(bad) + (0 if batch is None else len(batch["inputs"])))
             if batch is not None:
                 self.run_iter(index, batch)
-        metrics = self.evaluator.evaluate(len(self.dataloader.dataset))
-        # Numbers of numpy become plain ones.
-        metrics = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
+        metrics = evaluate(self.evaluator, len(self.dataloader.dataset))
         self._begun, self.batches_done = visit.index + 1, 0
         if "mIoU" in metrics:
             self._scores[f"round{visit.round}/{visit.domain}"] = metrics["mIoU"]
@@ -270,7 +269,7 @@ class RecurringTestLoop(TestLoop):
             self.runner.logger.info(f"after round {rounds}, {name}: mIoU {miou:.2f}")
 
     def _batches_left(self) -> Iterator[Any]:
-        """The batches of the visit that have not been done; the others are not even read."""
+        """Return the remaining batches of the visit; the others are not read."""
         if self.batches_done == 0:
             return iter(self.dataloader)
         # A loader draws a random number when it begins: this one had begun before.
@@ -278,14 +277,14 @@ class RecurringTestLoop(TestLoop):
             return iter(_without_first(self.dataloader, self.batches_done))
 
     def _report_bad(self, bad: Sequence[BadImage]) -> None:
+        where = self.visit
         for image in bad:
-            place = {"round": self.visit.round, "domain": self.visit.domain}
-            self.skipped.append({**place, **vars(image)})
+            self.skipped.append({"round": where.round, "domain": where.domain, **vars(image)})
             self.runner.logger.warning(f"image skipped: {image.cause}")
 
 
-def _without_first(loader: DataLoader, count: int) -> DataLoader:
-    """The same loader without its first batches."""
+def _without_first(loader: Any, count: int) -> DataLoader:
+    """Return the same loader without its first batches."""
     return DataLoader(
         loader.dataset,
         batch_sampler=list(loader.batch_sampler)[count:],

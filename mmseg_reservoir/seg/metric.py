@@ -16,7 +16,6 @@ from mmengine.registry import METRICS
 from mmengine.runner.amp import autocast
 from mmseg.evaluation import IoUMetric
 from torch import nn
-from torch.utils.data import DataLoader
 
 from ..core.side_effects import without_side_effects
 from ..errors import ReservoirError
@@ -28,9 +27,9 @@ class VisitIoUMetric(IoUMetric):
     """mmseg's ``IoUMetric`` without its rounding to two decimals and its table per class.
 
     Images without a label are not scored, and a visit without any has no scores at all; they are
-    NaN where no pixel was labelled. After :meth:`evaluate`, ``per_class`` maps each class name to
+    NaN where no pixel was labeled. After :meth:`evaluate`, ``per_class`` maps each class name to
     its IoU in percent (None for a class that neither occurs nor is predicted), and
-    ``strange_labels`` is the number of images whose labels hold values that are no class.
+    ``strange_labels`` is the number of label images with values that are no class.
 
     Args:
         iou_metrics: ``"mDice"``, ``"mFscore"``: what else to compute. mIoU always is, since records
@@ -42,6 +41,8 @@ class VisitIoUMetric(IoUMetric):
     per_class: dict[str, float | None] = {}
     strange_labels = 0
     strange_so_far = 0
+    format_only: bool
+    results: list[Any]
     _has_warned = False
 
     def __init__(self, iou_metrics: Sequence[str] = ("mIoU",), **options: Any) -> None:
@@ -49,14 +50,14 @@ class VisitIoUMetric(IoUMetric):
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Count the pixels of a batch."""
-        labelled = [s for s in data_samples if "gt_sem_seg" in s and not self.format_only]
+        labeled = [s for s in data_samples if "gt_sem_seg" in s and not self.format_only]
         others = [s for s in data_samples if "gt_sem_seg" not in s or self.format_only]
         if others:
             # What mmseg calls it if there is no label: only to write predictions, if it is asked.
             asked, self.format_only = self.format_only, True
             super().process(data_batch, others)
             self.format_only = asked
-        for sample in labelled:
+        for sample in labeled:
             predicted = tuple(sample["pred_sem_seg"]["data"].shape[-2:])
             label = tuple(sample["gt_sem_seg"]["data"].shape[-2:])
             if predicted != label:
@@ -66,12 +67,12 @@ class VisitIoUMetric(IoUMetric):
                     "the same size"
                 )
             self._check_values(sample)
-        super().process(data_batch, labelled)
+        super().process(data_batch, labeled)
         if self.results:  # all that is kept, and saved, of a visit
             self.results = [tuple(_total(self.results))]
 
     def _check_values(self, sample: dict) -> None:
-        """Say so if a label holds what is no class: mmseg leaves such pixels out in silence."""
+        """Warn of label values that are no class: mmseg ignores such pixels silently."""
         label, classes = sample["gt_sem_seg"]["data"], len(self.dataset_meta["classes"])
         outside = ((label < 0) | (label >= classes)) & (label != self.ignore_index)
         if not outside.any():
@@ -85,7 +86,7 @@ class VisitIoUMetric(IoUMetric):
                 f"{classes} classes, 0 to {classes - 1}, and {self.ignore_index} for no class: "
                 "these pixels are not scored, and the others are probably scored as the wrong "
                 "class. Are these labelIds? Give trainIds (Cityscapes' *_labelTrainIds.png), or "
-                "a label_map or reduce_zero_label in the dataset. Told once",
+                "a label_map or reduce_zero_label in the dataset. This is logged once",
                 logger="current",
                 level=logging.WARNING,
             )
@@ -95,7 +96,7 @@ class VisitIoUMetric(IoUMetric):
         return self._summary(_total(self.results))["mIoU"] if self.results else float("nan")
 
     def evaluate(self, size: int) -> dict[str, float]:
-        """The scores of the visit; none if nothing had a label."""
+        """Return the scores of the visit; an empty dict without labels."""
         self.per_class = {}
         self.strange_labels, self.strange_so_far = self.strange_so_far, 0
         return super().evaluate(size) if self.results else {}
@@ -120,7 +121,7 @@ class VisitIoUMetric(IoUMetric):
 
 
 def _total(results: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
-    """Pixels of all images by class; as doubles, in which numbers of pixels add without rounding.
+    """Add up the pixels of all images by class, as doubles, which do not round such sums.
 
     Rows: intersection, union, prediction, label.
     """
@@ -128,13 +129,13 @@ def _total(results: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
 
 
 def _mean(values: np.ndarray) -> float:
-    """The mean of what is known; NaN, without numpy's warning, if nothing is."""
-    known = np.asarray(values)[~np.isnan(values)]
-    return float(known.mean()) if known.size else math.nan
+    """Return the mean without NaN; NaN, without numpy's warning, if nothing is left."""
+    numbers = np.asarray(values)[~np.isnan(values)]
+    return float(numbers.mean()) if numbers.size else math.nan
 
 
 def with_exact_iou(evaluator: dict | list) -> list[dict]:
-    """The metrics of an evaluator, an ``IoUMetric`` in its exact version."""
+    """Replace an ``IoUMetric`` among the metrics of an evaluator by its exact version."""
     metrics = evaluator if isinstance(evaluator, (list, tuple)) else [evaluator]
     return [
         {**metric, "type": "VisitIoUMetric"} if metric["type"] == "IoUMetric" else metric
@@ -142,9 +143,15 @@ def with_exact_iou(evaluator: dict | list) -> list[dict]:
     ]
 
 
+def evaluate(evaluator: Evaluator, size: int) -> dict[str, Any]:
+    """Return the scores of an evaluator, with plain numbers instead of numpy's."""
+    scores = evaluator.evaluate(size)
+    return {n: v.item() if hasattr(v, "item") else v for n, v in scores.items()}
+
+
 @torch.no_grad()
 def evaluate_frozen(
-    model: nn.Module, loader: DataLoader, evaluator: Evaluator, domain: str, fp16: bool = False
+    model: Any, loader: Any, evaluator: Evaluator, domain: str, fp16: bool = False
 ) -> dict[str, Any]:
     """Test a frozen model on a set; neither the model nor a hook notices it.
 
@@ -155,11 +162,10 @@ def evaluate_frozen(
     with _frozen(model, domain), autocast(enabled=fp16):
         for batch in loader:
             evaluator.process(data_samples=model.test_step(batch), data_batch=batch)
-    metrics = evaluator.evaluate(len(loader.dataset))
+    metrics = evaluate(evaluator, len(loader.dataset))
     exact = [metric for metric in evaluator.metrics if isinstance(metric, VisitIoUMetric)]
     per_class = exact[0].per_class if exact else {}
-    plain = {n: v.item() if hasattr(v, "item") else v for n, v in metrics.items()}
-    return {"n_images": len(loader.dataset), "per_class": per_class, **plain}
+    return {"n_images": len(loader.dataset), "per_class": per_class, **metrics}
 
 
 @contextmanager

@@ -1,16 +1,20 @@
-"""A segmentor outside of a run: its config, its weights, and what its classes are."""
+"""A segmentor outside of a run: its config, its weights and its classes."""
 
 from __future__ import annotations
 
 import copy
+import difflib
 import importlib.util
 import logging
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import mmseg
 import numpy as np
 import torch
+import yaml
 from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
@@ -24,21 +28,22 @@ from ..io.checkpoints import find_weights
 from ..io.files import shipped
 from .checkpoint import check_compatible, load, read_checkpoints_safely
 from .forward import ADVICE, MASK_HEADS
-from .model_zoo import find_in_zoo
 
 _logger = logging.getLogger(__name__)
+_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
+_ZOO = Path(mmseg.__file__).parent / ".mim"
 _PIPELINE = [dict(type="LoadImageFromFile"), dict(type="PackSegInputs")]
 
 
 def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config, str]:
-    """Config and weights of a model.
+    """Return config and weights of a model.
 
     Args:
-        model: A config, or its file; the name of a config that comes with us; or the name of a
+        model: A config, or its file; the name of a bundled config; or the name of a
             model in mmseg's zoo, which knows its weights, too.
         weights: A file or an address; None for those that the zoo or ``load_from`` names.
     """
-    known = None
+    zoo_weights = None
     if isinstance(model, Config):
         cfg = model.copy()
     elif Path(model).suffix == ".py" or Path(model).is_file():
@@ -46,11 +51,11 @@ def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config,
     elif (shipped("configs") / f"{model}.py").is_file():
         cfg = read_file(find_config(f"{model}.py"))
     else:
-        path, known = find_in_zoo(str(model))
+        path, zoo_weights = find_in_zoo(str(model))
         cfg = read_file(path)
     if "model" not in cfg:
         raise ReservoirError(f"{model} has no model: name a config of a segmentor")
-    weights = weights or known or cfg.get("load_from")
+    weights = weights or zoo_weights or cfg.get("load_from")
     if not weights:
         raise ReservoirError(
             f"no weights for {cfg.filename or 'the config'}: give weights=FILE (--weights FILE)"
@@ -58,8 +63,41 @@ def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config,
     return _with_test_data(cfg), str(weights)
 
 
+def find_in_zoo(name: str) -> tuple[Path, str]:
+    """Return the config file of a model in mmseg's zoo, and the address of its weights."""
+    models = _zoo_models()
+    if name not in models:
+        near = difflib.get_close_matches(name, models, n=3)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        raise ReservoirError(
+            f"{name!r} is no config file, none of ours, and no model of mmseg's zoo{hint}"
+        )
+    model = models[name]
+    if not model.get("Weights"):
+        raise ReservoirError(f"mmseg's zoo has no weights of {name}: give weights=FILE")
+    return _ZOO / model["Config"], model["Weights"]
+
+
+@cache
+def _zoo_models() -> dict[str, dict[str, Any]]:
+    """Return all models by name, without those in metafiles that the package lacks."""
+    index = _ZOO / "model-index.yml"
+    if not index.is_file():
+        raise ReservoirError(
+            f"mmseg has no {index}, by which names of models are found: install mmsegmentation as "
+            "a package, or give a config file and weights"
+        )
+    files = [_ZOO / name for name in _read_yaml(index)["Import"]]
+    metafiles = [_read_yaml(file) for file in files if file.is_file()]
+    return {model["Name"]: model for file in metafiles for model in file.get("Models") or []}
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    return yaml.load(path.read_text(encoding="utf-8"), _YamlLoader)
+
+
 def _with_test_data(cfg: Config) -> Config:
-    """The config with a test dataloader, of single images, whether or not it has one."""
+    """Return the config with a test dataloader of single images."""
     dataset = (cfg.get("test_dataloader") or {}).get("dataset") or {}
     steps = list(dataset.get("pipeline") or _PIPELINE)
     cfg.test_dataloader = dict(
@@ -72,7 +110,7 @@ def _with_test_data(cfg: Config) -> Config:
 
 
 def check_packages(options: Any) -> None:
-    """Refuse a model whose parts are of an MM package that is not installed.
+    """Refuse a model with parts from an MM package that is not installed.
 
     Args:
         options: The config of the model, or of a part of it.
@@ -97,7 +135,7 @@ def check_packages(options: Any) -> None:
 
 
 def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Module:
-    """The segmentor with its weights, in evaluation mode; ``dataset_meta`` tells its classes.
+    """Return the segmentor with its weights, in evaluation mode, and classes in ``dataset_meta``.
 
     Weights that do not fill the whole model are an error.
     """
@@ -118,15 +156,15 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
 
 
 def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Classes and palette: of the checkpoint, or of the config's data, or by their number."""
-    known = dict(saved.get("dataset_meta") or {})
-    if not known and "CLASSES" in saved:  # mmseg 0.x
-        known = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
-    if not known:
+    """Return classes and palette of the checkpoint, of the config's data, or by their number."""
+    meta = dict(saved.get("dataset_meta") or {})
+    if not meta and "CLASSES" in saved:  # mmseg 0.x
+        meta = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
+    if not meta:
         dataset = cfg.test_dataloader.dataset
         kind = DATASETS.get(dataset.type) if dataset.get("type") else None
-        known = {**getattr(kind, "METAINFO", {}), **(dataset.get("metainfo") or {})}
-    classes, count = known.get("classes") or (), class_count(model)
+        meta = {**getattr(kind, "METAINFO", {}), **(dataset.get("metainfo") or {})}
+    classes, count = meta.get("classes") or (), class_count(model)
     if not classes:
         return classes_by_number(count)
     if len(classes) != count:
@@ -138,7 +176,7 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
             count - 1,
         )
         return _numbered_classes(count)
-    palette = known.get("palette") or ()
+    palette = meta.get("palette") or ()
     fits = len(palette) == count
     return {
         "classes": tuple(classes),
@@ -146,7 +184,7 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
     }
 
 
-def class_count(model: nn.Module) -> int:
+def class_count(model: Any) -> int:
     """Return how many classes a segmentor has."""
     head = model.decode_head
     return (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
@@ -155,7 +193,7 @@ def class_count(model: nn.Module) -> int:
 def classes_by_number(count: int) -> dict[str, Any]:
     """Return classes and palette of a model that does not name them."""
     if count == len(CityscapesDataset.METAINFO["classes"]):
-        _logger.warning("the model does not tell its classes: %d, taken for Cityscapes'", count)
+        _logger.warning("the model does not name its classes: %d, taken for Cityscapes'", count)
         return dict(CityscapesDataset.METAINFO)
     return _numbered_classes(count)
 
@@ -166,5 +204,5 @@ def _numbered_classes(count: int) -> dict[str, Any]:
 
 
 def is_cityscapes(meta: dict[str, Any]) -> bool:
-    """Whether a model has Cityscapes' classes."""
+    """Return whether a model has Cityscapes' classes."""
     return tuple(meta["classes"]) == tuple(CityscapesDataset.METAINFO["classes"])

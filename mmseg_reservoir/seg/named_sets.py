@@ -6,6 +6,7 @@ have Cityscapes' classes. Their layouts are in ``datasets/street_scenes.py``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -54,14 +55,14 @@ NAMED_SETS: dict[str, dict[str, Any]] = {
 
 
 def dataset_of(domain: str | Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """The dataset of a domain, from what ``test_cfg`` says of it and the dataloader's own dataset.
+    """Return the dataset of a domain, by its entry in ``test_cfg`` and the usual dataset.
 
     A name is that of a set in `NAMED_SETS`, or else the ``condition`` of the usual dataset. A dict
-    has changes to the usual dataset, or with ``set="dark_zurich"`` to that of a named set. With a
-    ``type`` of its own it shares only the pipeline. The name of the domain is not looked at.
+    has changes to the usual dataset, or with ``set="dark_zurich"`` to that of a named set. With
+    another ``type`` it shares only the pipeline. The name of the domain is ignored.
 
     Labels are optional: ``data_prefix=dict(img_path=..., seg_map_path=None)`` has none. A type
-    without classes of its own, such as mmseg's ``BaseSegDataset``, gets those of the usual one.
+    without classes, such as mmseg's ``BaseSegDataset``, gets those of the usual one.
     """
     if isinstance(domain, str):
         domain = {"set": domain} if domain in NAMED_SETS else {"condition": domain}
@@ -101,17 +102,26 @@ def _metainfo(dataset: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:
-    """What is said of every domain."""
+    """Return the entry of every domain by its name."""
     named: dict[str, str | Mapping] = {}
     for domain in domains:
         name = domain.get("name") if isinstance(domain, Mapping) else domain
         if not isinstance(name, str) or not name or name in named:
             raise ReservoirError(
-                f"each domain of test_cfg.{option} needs a name of its own, got {domains!r}: write "
+                f"each domain of test_cfg.{option} needs a unique name, got {domains!r}: write "
                 '"fog", or dict(name="fog", ...)'
             )
         named[name] = domain
     return named
+
+
+def with_new_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace old names of options of ``test_cfg``, with a warning."""
+    new_names = {"also": "extra_eval_sets"}
+    for old in new_names.keys() & options:
+        message = f"test_cfg.{old} is now test_cfg.{new_names[old]}"
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
+    return {new_names.get(name, name): value for name, value in options.items()}
 
 
 def read_dataset(name: str, options: Mapping[str, Any]) -> Any:

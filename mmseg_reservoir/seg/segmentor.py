@@ -36,8 +36,8 @@ class AdaptiveSegmentor(BaseModel):
 
     Threads that share it are served one at a time.
 
-    Its name is registered in mmengine, so that a subclass of one's own can take its place; model
-    and pipeline come ready made, since both need loaded weights.
+    It is registered in mmengine, so that a custom subclass can replace it. Model and pipeline are
+    injected, since both need loaded weights.
 
     Args:
         model: The segmentor, with its weights loaded.
@@ -116,7 +116,7 @@ class AdaptiveSegmentor(BaseModel):
         return samples
 
     def _answer(self, clock: FrameClock, inputs: Tensor) -> Outcome:
-        """Predict a missed batch with the last finished model, whose router follows the stream."""
+        """Predict a missed batch with the last finished model; its router follows the stream."""
         with restored(self.pipeline):
             self.pipeline.load_state_dict(clock.finished)
             start = now(inputs)
@@ -145,7 +145,7 @@ class AdaptiveSegmentor(BaseModel):
 
     @torch.no_grad()
     def source_label(self, data: dict) -> Tensor:
-        """What the source model says of the first image of a batch: labels ``(H, W)``."""
+        """Return the labels ``(H, W)`` of the source model for the first image of a batch."""
         data = self.data_preprocessor(data, False)
         samples = [sample.clone() for sample in data["data_samples"]]
         with self.pipeline.lock:
@@ -157,7 +157,7 @@ class AdaptiveSegmentor(BaseModel):
         # A prediction at the size of the labels is final: resizing it to the input's and back
         # would blur it.
         if not all(logits.shape[-2:] == tuple(meta["ori_shape"][:2]) for meta in metas):
-            head = self.segmentor.decode_head
+            head: Any = self.segmentor.decode_head
             head = head[-1] if isinstance(head, nn.ModuleList) else head
             logits = head.predict_by_feat(logits, metas)
         return self.segmentor.postprocess_result(logits, data_samples)

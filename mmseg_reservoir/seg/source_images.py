@@ -24,14 +24,14 @@ from ..core.image_range import ImageRange
 from ..errors import ReservoirError
 from ..registry import check_options
 from .bad_images import check_sizes
-from .datasets import UnlabelledImages, without_labels
+from .datasets import UnlabeledImages, without_labels
 from .forward import check_model, segmentation_forward
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 
 
-def workplace_of(cfg: Config, model: nn.Module) -> TaskContext:
-    """What a segmentor, with its weights loaded, and the config of its test data bring."""
+def context_of(cfg: Config, model: Any) -> TaskContext:
+    """Return the context of a segmentor with loaded weights and of its test data."""
     image_range = preprocessor_range(model.data_preprocessor)
     return TaskContext(model, segmentation_forward, image_range, ConfigSource(cfg, model))
 
@@ -47,15 +47,14 @@ def preprocessor_range(preprocessor: nn.Module) -> ImageRange:
 class ConfigSource:
     """The images named by ``source_images`` in the config, through the pipeline of the test.
 
-    They are looked for when somebody wants them: a plain method needs none, and a saved
-    calibration replaces them.
+    They are read on first use: a plain method needs none, and a saved calibration replaces them.
 
     Args:
         cfg: Names the images and the test data.
         model: Preprocesses them.
     """
 
-    def __init__(self, cfg: Config, model: nn.Module) -> None:
+    def __init__(self, cfg: Config, model: Any) -> None:
         self.cfg, self.model = cfg, model
         self.batch_size: int = cfg.test_dataloader.batch_size
         self._is_checked = False
@@ -65,15 +64,15 @@ class ConfigSource:
         """Refuse options that name no images."""
         if options:
             options = without_scope(options)
-            check_options(UnlabelledImages, options, "source_images", injected=("pipeline",))
+            check_options(UnlabeledImages, options, "source_images", injected=("pipeline",))
 
     @property
     def is_named(self) -> bool:
-        """Whether the config names any; who can do without asks this first."""
+        """Whether the config names any images."""
         return bool(self.cfg.get("source_images"))
 
     @cached_property
-    def dataset(self) -> UnlabelledImages:
+    def dataset(self) -> UnlabeledImages:
         """The images, one by one."""
         options = without_scope(self.cfg.get("source_images"))
         if not self.is_named:
@@ -83,7 +82,7 @@ class ConfigSource:
                 "reservoir.calibration.file to a saved calibration"
             )
         pipeline = list(self.cfg.test_dataloader.dataset.pipeline)
-        return UnlabelledImages(**options, pipeline=pipeline)
+        return UnlabeledImages(**options, pipeline=pipeline)
 
     def __iter__(self) -> Iterator[Tensor]:
         """Return preprocessed batches of the size of the test's; the last one may be smaller.
@@ -109,7 +108,7 @@ class ConfigSource:
             yield self.model.data_preprocessor(data, False)["inputs"]
 
     def identity(self) -> dict[str, Any]:
-        """Everything that the batches depend on, so that a calibration need not be repeated."""
+        """Return everything that the batches depend on, by which a calibration is cached."""
         paths = [self.dataset.get_data_info(i)["img_path"] for i in range(len(self.dataset))]
         stats = [Path(path).stat() for path in paths]
         origin = {
@@ -124,11 +123,11 @@ class ConfigSource:
 
 
 def find_source_images(folder: Path | None) -> dict[str, Any] | None:
-    """The option ``source_images`` for images of whatever kind is in a folder."""
+    """Return the option ``source_images`` for the most frequent kind of images in a folder."""
     if folder is None:
         return None
     kinds = Counter(path.suffix for path in folder.rglob("*"))
     images = {kind: n for kind, n in kinds.items() if kind.lower() in IMAGE_SUFFIXES}
     if not images:
         raise ReservoirError(f"--source-images: there is no image in the folder {folder}")
-    return {"data_root": str(folder), "img_suffix": max(images, key=images.get)}
+    return {"data_root": str(folder), "img_suffix": max(images, key=images.__getitem__)}

@@ -103,7 +103,7 @@ def _weights(
     common: ReservoirSnapshot, revisions: Sequence[int], learned: ReservoirSnapshot, base: Base
 ) -> list[tuple[float, float]]:
     """Images since the base: that all others brought, and that the stream brings."""
-    weights = []
+    weights: list[tuple[float, float]] = []
     for index, before in enumerate(base.tallies):
         others = common.experts[index].tally.images - before["images"]
         own = learned.experts[index].tally.images

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from typing import Any
 from .. import __version__
 from ..core.reservoir import Tally
 from ..errors import ReservoirError, refusing
-from ..io.files import file_digest, kept_folders, replace_folder, write_text
+from ..io.files import digest, file_digest, kept_folders, replace_folder, write_text
 from ..io.state_files import read_state, write_state
 from ..style.calibration import Calibration
 from .reservoir_snapshot import Expert, ReservoirSnapshot
@@ -81,10 +80,10 @@ def read_folder(folder: str | os.PathLike) -> ReservoirSnapshot:
     """
     folder = Path(folder).expanduser()
     manifest = _read_manifest(folder)
-    for name, digest in manifest["files"].items():
+    for name, checksum in manifest["files"].items():
         if name != Path(name).name or not (folder / name).is_file():
             raise ReservoirError(f"the reservoir {folder} lacks the file {name}: {_TO_DO}")
-        if file_digest(folder / name) != digest:
+        if file_digest(folder / name) != checksum:
             raise ReservoirError(f"{folder / name} is not the file that was written: {_TO_DO}")
     with refusing(f"the reservoir {folder} is not arranged as one", _TO_DO):
         shared, _ = read_state(folder / _SHARED)
@@ -141,7 +140,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     path = check_folder(folder)
     with refusing(f"{path} is damaged", _TO_DO):
         manifest = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
-        digest = manifest.pop("sha256")
+        checksum = manifest.pop("sha256")
         kind, schema = manifest["format"], manifest["schema"]
         if kind == FORMAT and schema != SCHEMA:
             raise ReservoirError(
@@ -149,7 +148,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
                 f"{schema} of saved reservoirs, this version reads schema {SCHEMA}: use the "
                 "version that wrote it, or let its run save the reservoir again with this one"
             )
-        if kind != FORMAT or digest != _digest(manifest):
+        if kind != FORMAT or checksum != _digest(manifest):
             raise ValueError("its content is not what was written")
         for name, types in _FIELDS.items():
             if type(manifest[name]) is not types:
@@ -174,7 +173,7 @@ def _text(manifest: Mapping[str, Any]) -> str:
 
 def _digest(manifest: Mapping[str, Any]) -> str:
     plain = json.dumps(manifest, sort_keys=True, allow_nan=False)
-    return hashlib.sha256(plain.encode()).hexdigest()
+    return digest(plain)
 
 
 def _refuse_constant(name: str) -> None:

@@ -15,7 +15,7 @@ from ..core.reservoir_part import State
 from ..core.state import tensor_bytes
 from ..errors import ReservoirError
 from .reservoir_snapshot import Expert, ReservoirSnapshot, explained
-from .source_identity import differences
+from .source_identity import describe_differences
 
 Weights = tuple[float, float]
 """Of two experts that become one."""
@@ -83,9 +83,9 @@ def merge_experts(
         known: Number of first experts that have the same numbers in both, and need no match.
         weights: Weights of the first experts, instead of the images that they have seen.
     """
-    found = list(differences(one.kinds, other.kinds))
+    found = describe_differences(one.kinds, other.kinds)
     # Those of different kinds have no options to compare.
-    found = found or list(differences(one.identity["options"], other.identity["options"]))
+    found = found or describe_differences(one.identity["options"], other.identity["options"])
     if found:
         raise ReservoirError(
             f"the reservoirs cannot be merged, they differ: {'; '.join(found)}. Merge those of "

@@ -15,7 +15,7 @@ from ..core.reservoir_part import ReservoirPart, State, padded, part_class
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError, refusing
 from ..style.calibration import Calibration
-from .source_identity import calibration_digest, differences, identity_of, source_weights
+from .source_identity import calibration_digest, describe_differences, identity_of, source_weights
 from .vector_layout import VectorLayout
 
 COMPONENTS = ("router", "guard", "pooling", "alignment")
@@ -186,12 +186,13 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
             "method with one, reservoir=dict(start_from=...)"
         )
     ours = identity_of(pipeline, source_weights(pipeline))
-    found = list(differences({name: contents.identity.get(name) for name in ours}, ours))
+    saved = {name: contents.identity.get(name) for name in ours}
+    found = describe_differences(saved, ours)
     router = pipeline.router
     if not found:
         # Its numbers may be others, or not be known yet: they come along.
         kinds = _without_numbers(router.merge_options())
-        found += differences(_without_numbers(contents.options("router")), kinds, "router")
+        found += describe_differences(_without_numbers(contents.options("router")), kinds, "router")
     if found:
         raise ReservoirError(
             f"the reservoir is not of this model and these options ({'; '.join(found)}; that of "

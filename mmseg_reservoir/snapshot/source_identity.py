@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..core.state import tensor_bytes
+from ..io.files import digest
+from ..io.nested import differences
 from ..style.calibration import Calibration
 from .vector_layout import VectorLayout
 
@@ -28,11 +30,13 @@ def plain_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:
     """A checksum of tensors and their names, in whatever order they come."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}\n".encode())
-        digest.update(tensor_bytes(tensors[name]))
-    return digest.hexdigest()
+
+    def pieces() -> Iterator[bytes | memoryview]:
+        for name, tensor in sorted(tensors.items()):
+            yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
+            yield tensor_bytes(tensor)
+
+    return digest(pieces())
 
 
 def source_weights(pipeline: ReservoirPipeline) -> dict[str, Tensor]:
@@ -55,7 +59,7 @@ def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> d
     method, encoder = pipeline.method, pipeline.encoder
     style = encoder.fingerprint() if hasattr(encoder, "fingerprint") else type(encoder).__name__
     layout = VectorLayout.of(method.space)
-    adapts = hashlib.sha256(f"{layout.names} {layout.shapes}".encode()).hexdigest()
+    adapts = digest(f"{layout.names} {layout.shapes}")
     identity = {
         "source model": digest_of(weights),
         "method": type(method).__name__,
@@ -80,14 +84,10 @@ def calibration_digest(calibration: Calibration | None) -> str | None:
     return None if calibration is None else digest_of({"styles": calibration.styles})
 
 
-def differences(one: Any, other: Any, name: str = "") -> Iterator[str]:
-    """What differs between plain values, each in a few words."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for key in sorted({*one, *other}):
-            inner = f"{name}.{key}" if name else str(key)
-            yield from differences(one.get(key), other.get(key), inner)
-    elif one != other:
-        yield f"{name}: {_short(one)} against {_short(other)}"
+def describe_differences(one: Any, other: Any, name: str = "") -> list[str]:
+    """Return the differences of plain values, each in a few words."""
+    changes = sorted(differences(one, other, name), key=itemgetter(0))
+    return [f"{key}: {_short(mine)} against {_short(theirs)}" for key, mine, theirs in changes]
 
 
 def _short(value: Any) -> str:

@@ -35,8 +35,9 @@ INTERVAL = 30.0
 class SourceImages(Protocol):
     """Batches of source images as the model gets them, which can be read several times."""
 
-    batch_size: int | None
-    """Images of a complete batch; None if any size is complete."""
+    @property
+    def batch_size(self) -> int | None:
+        """Images of a complete batch; None if any size is complete."""
 
     def __iter__(self) -> Iterator[Tensor]: ...
 

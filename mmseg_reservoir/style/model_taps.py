@@ -93,8 +93,10 @@ def _as_maps(output: object, tap: str) -> Tensor:
         return output
     if isinstance(output, Tensor) and output.ndim == 3:
         return output.transpose(1, 2).unsqueeze(-1)
-    is_tensor = isinstance(output, Tensor)
-    what = f"a tensor {tuple(output.shape)}" if is_tensor else f"a {type(output).__name__}"
+    if isinstance(output, Tensor):
+        what = f"a tensor {tuple(output.shape)}"
+    else:
+        what = f"a {type(output).__name__}"
     raise ReservoirError(
         f"the style tap {tap!r} returns {what}, not feature maps (N, C, H, W) or tokens "
         "(N, L, C): choose another module for reservoir.style.taps"

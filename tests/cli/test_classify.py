@@ -149,7 +149,7 @@ def test_a_work_dir_with_results_is_resumed_or_overwritten(tmp_path, capsys):
     before = (tmp_path / "results.json").read_text()
     capsys.readouterr()
     line = fail(capsys, *command)
-    assert f"{tmp_path} holds the results of a complete run: go on with it by --resume" in line
+    assert f"{tmp_path} holds the results of a complete run: continue it with --resume" in line
     line = fail(capsys, *command, "--seed=3", "--resume")
     assert "options.seed was 0, is 3" in line
     assert (tmp_path / "results.json").read_text() == before

@@ -225,7 +225,7 @@ def test_custom_modules_are_imported_when_the_options_are_known(tmp_path, monkey
     assert sys.modules.pop("good_part").__file__ == str(tmp_path / "good_part.py")
 
     cfg = read_config(path, {"custom_imports.imports": ["bad_part"]})
-    with pytest.raises(ReservoirError, match=rf"{path} NameError: router"):
+    with pytest.raises(ReservoirError, match=rf"invalid config {path}: NameError: router"):
         import_custom_modules(cfg)
     path.write_text("a = 1\n")
     import_custom_modules(read_config(path, {}))

@@ -175,7 +175,7 @@ def test_nothing_fails_silently(capfd, minicity, tmp_path):
 
     printed = capfd.readouterr().out
     assert f"image skipped: cannot read {broken}, which is empty" in printed
-    assert "round 1/1 night: no labelled pixel" in printed
+    assert "round 1/1 night: no labeled pixel" in printed
     assert f"{fog['mIoU']:.2f}*" in printed
     assert "5 of 5 updates were skipped as not finite or rolled back" in printed
     assert "1 images could not be used and were skipped" in printed
@@ -236,7 +236,15 @@ def test_a_run_says_nothing_but_what_it_does(minicity, tmp_path):
     """Of other libraries only mmengine's line about the checkpoint is shown, and no warning."""
     words = [TINY / "segformer-tiny_tent.py", f"--work-dir={tmp_path}", "--cfg-options"]
     done = subprocess.run(
-        [sys.executable, test_tta.__file__, *words, *data_options(minicity), *SHORT],
+        [
+            sys.executable,
+            "-m",
+            "mmseg_reservoir.cli",
+            "test",
+            *words,
+            *data_options(minicity),
+            *SHORT,
+        ],
         env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"},
         capture_output=True,
         text=True,

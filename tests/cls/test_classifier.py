@@ -270,7 +270,7 @@ def test_logits_are_found_inside_of_what_the_net_returns(wrap):
         ),
         (dict(source=[SOURCE[0][0]] * 3, reservoir=SEEDED), "gives single images .*DataLoader"),
         (dict(source=[255 * x for x in SOURCE], reservoir=SEEDED), "promises values in .0, 1."),
-        (dict(images="bytes"), 'say "unit"'),
+        (dict(images="bytes"), 'use "unit"'),
         (dict(reservoir=dict(k_maxx=3), source=SOURCE), "reservoir has no option 'k_maxx'"),
         (dict(reservoir=dict(calibration=dict(file="x"))), "no calibration file at x"),
     ],
@@ -398,7 +398,7 @@ def test_labels_may_stand_before_the_images():
 def test_plain_methods_look_at_the_range_of_images_too(method):
     with pytest.raises(ReservoirError, match=r'images="unit" promises values in \[0, 1\]'):
         adaptive(method)(255 * DARK[0])
-    with pytest.raises(ReservoirError, match=r"instead of \[0, 1\]: normalise them"):
+    with pytest.raises(ReservoirError, match=r"instead of \[0, 1\]: normalize them"):
         adaptive(method, images="imagenet")(255 * DARK[0])
     adaptive(method, images=(0.0, 1 / 255))(255 * DARK[0])
 

@@ -53,7 +53,7 @@ def with_reservoir(**options):
     return assemble(method=make_method(), reservoir=reservoir)
 
 
-# The plan: everything is told before anything is done.
+# All mistakes are reported before anything is built.
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def with_reservoir(**options):
     ],
 )
 @both_tasks
-def test_mistakes_are_told_before_anything_is_done(task, options, message):
+def test_mistakes_are_reported_before_anything_is_built(task, options, message):
     if isinstance(options.get("reservoir"), dict):
         options = {"reservoir": {"preset": "published", **options["reservoir"]}}
     with pytest.raises(ReservoirError, match=message):
@@ -210,7 +210,7 @@ def test_the_tasks_differ_in_their_defaults_alone():
 
 
 @pytest.mark.parametrize("preset", ["robust", "stream"])
-def test_of_batches_the_middle_is_looked_at_unless_one_says_otherwise(preset):
+def test_batches_are_cropped_unless_the_options_set_a_crop(preset):
     def crop(task, **style):
         options = {"preset": preset, "style": style} if style else preset
         return RunBuilder(task, "tent", reservoir=options).options["reservoir"]["style"]["crop"]
@@ -242,7 +242,7 @@ def test_builds_the_method_over_the_selected_parameters(task):
 
 
 @pytest.mark.parametrize(
-    ("task", "method", "wish", "kept"),
+    ("task", "method", "statistics", "kept"),
     [
         ("classification", "source", None, True),
         ("classification", "norm", None, False),
@@ -254,34 +254,34 @@ def test_builds_the_method_over_the_selected_parameters(task):
         ("segmentation", "norm", None, False),
     ],
 )
-def test_method_task_and_user_say_what_batch_normalisation_goes_by(task, method, wish, kept):
+def test_statistics_of_batch_norm_follow_user_then_method_then_task(task, method, statistics, kept):
     net = TASKS[task][1]()
-    assemble(task, net, method=method, statistics=wish)
+    assemble(task, net, method=method, statistics=statistics)
     assert (net[4].running_mean is not None) == kept
 
 
 @both_tasks
 def test_the_router_learns_from_the_source_before_the_method(task, monkeypatch):
-    looked = []
+    passes_made = []
 
     class Source(list):
         def __iter__(self):
-            looked.append("pass")
+            passes_made.append("pass")
             return super().__iter__()
 
     original = find("method", "eata").prepare
 
     def prepare(self, source):
-        looked.append("method")
+        passes_made.append("method")
         original(self, source)
 
     monkeypatch.setattr(find("method", "eata"), "prepare", prepare)
     reservoir = {"preset": "published", "style": SEEDED}
     assemble(task, source=Source(source_batches()), method="eata", reservoir=reservoir)
-    assert looked == ["pass", "method", "pass"]
+    assert passes_made == ["pass", "method", "pass"]
 
 
-def test_who_looks_after_the_experts_is_built_from_options():
+def test_safeguards_are_built_from_options():
     guard = {"every": 4, "margin": 0.25}
     pipeline = with_reservoir(guard=guard, pooling={"n0": 7.0})
     assert type(pipeline.guard) is find("guard", "labels")
@@ -303,7 +303,7 @@ def test_a_trigger_is_built_from_options_and_in_no_preset():
 
 
 @pytest.mark.parametrize("part", ["guard", "pooling"])
-def test_each_of_those_who_look_after_the_experts_can_be_left_out(part):
+def test_each_safeguard_can_be_left_out(part):
     other = {"guard": "pooling", "pooling": "guard"}[part]
     pipeline = with_reservoir(**{part: {}, other: None})
     assert getattr(pipeline, part) is not None
@@ -315,7 +315,7 @@ def test_each_of_those_who_look_after_the_experts_can_be_left_out(part):
     assert getattr(published, part) is None
 
 
-def test_the_options_of_those_who_look_after_the_experts_are_told():
+def test_resolved_options_include_the_safeguards():
     reservoir = {"preset": "published", "guard": {"every": 4}, "pooling": {"n0": 7.0}}
     plan = RunBuilder(SEGMENTATION, "tent", reservoir=reservoir)
     options = json.loads(json.dumps(plan.options))["reservoir"]
@@ -364,31 +364,31 @@ def test_the_guard_learns_how_the_source_model_labels_the_source():
 
 
 def test_a_margin_that_is_given_spares_the_look_at_the_source():
-    looked = []
+    passes_made = []
 
     class Source(list):
         def __iter__(self):
-            looked.append("pass")
+            passes_made.append("pass")
             return super().__iter__()
 
     for guard, passes in (({"margin": 0.5}, 1), ({}, 2)):
-        looked.clear()
+        passes_made.clear()
         reservoir = {"preset": "published", "style": SEEDED, "guard": guard}
         assemble(source=Source(source_batches()), method="tent", reservoir=reservoir)
-        assert len(looked) == passes
+        assert len(passes_made) == passes
 
 
 def test_guard_and_alignment_share_one_pass_over_the_source():
-    looked = []
+    passes_made = []
 
     class Source(list):
         def __iter__(self):
-            looked.append("pass")
+            passes_made.append("pass")
             return super().__iter__()
 
     reservoir = {"preset": "published", "style": SEEDED, "guard": {}, "alignment": {}}
     pipeline = assemble(source=Source(source_batches()), method="tent", reservoir=reservoir)
-    assert looked == ["pass", "pass"]  # the first one is that of the styles
+    assert passes_made == ["pass", "pass"]  # the first one is that of the styles
     assert pipeline.guard.margin is not None
     assert list(pipeline.alignment.reference.layers) == ["1", "4"]
 
@@ -439,7 +439,7 @@ def test_augmentations_know_how_the_images_were_normalised():
     assert own.method.augment.range.std.flatten().tolist() == pytest.approx([0.229, 0.224, 0.225])
 
 
-def test_parts_may_be_ready_made(stream):
+def test_parts_may_be_objects(stream):
     method, router = make_method(), OracleRouter(k_max=5)
     pipeline = assemble(method=method, reservoir={"router": router})
     assert (pipeline.method, pipeline.router) == (method, router)
@@ -556,7 +556,7 @@ def test_every_ablation_is_one_option_and_has_an_effect(plain, options):
     assert not same([trace, state], list(expected))
 
 
-def test_reset_pipeline_starts_anew_in_every_domain(stream):
+def test_reset_pipeline_restarts_in_every_domain(stream):
     pipeline = with_reservoir(pipeline={"type": "reset"}, router={"quantile": 0.9})
     assert isinstance(pipeline, DomainResetPipeline)
     source = pipeline.method.space.snapshot()

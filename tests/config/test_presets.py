@@ -15,7 +15,7 @@ WITH_RESERVOIR = sorted(
 )
 
 
-def written_reservoir(path: Path) -> dict:
+def reservoir_of(path: Path) -> dict:
     """A config's options of the reservoir; those of a table wait for who wants them."""
     cfg = Config.fromfile(path).to_dict()
     return cfg["with_reservoir"] if "rows" in cfg else cfg["reservoir"]
@@ -31,7 +31,7 @@ def test_options_go_over_the_preset_and_another_type_replaces_its_group():
     assert PRESETS["paper"]["k_max"] == 16
 
 
-def test_a_part_that_is_ready_made_replaces_its_group():
+def test_an_object_replaces_its_group():
     def encode(images):
         return images.mean(dim=(0, 2, 3))
 
@@ -96,25 +96,25 @@ def test_the_base_config_of_a_preset_names_it(name):
 
 
 @pytest.mark.parametrize("path", WITH_RESERVOIR, ids=lambda path: path.stem)
-def test_no_config_says_again_what_a_preset_says(path):
-    """Or another preset, chosen on the command line, would not be what its name says."""
-    written = written_reservoir(path)
+def test_no_config_repeats_options_of_a_preset(path):
+    """Else a preset that is chosen on the command line would be changed by the config."""
+    written = reservoir_of(path)
     written.pop("preset")
-    said = {
+    in_presets = {
         (group, option)
         for preset in PRESETS.values()
         for group, options in preset.items()
         for option in (options if isinstance(options, dict) else [None])
     } - {("style", "size"), ("style", "crop")}  # which go by the images
     for group, options in written.items():
-        assert (group, None) not in said
-        assert not [option for option in options if (group, option) in said]
+        assert (group, None) not in in_presets
+        assert not [option for option in options if (group, option) in in_presets]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("path", WITH_RESERVOIR[::3], ids=lambda path: path.stem)
 def test_a_named_preset_is_what_one_gets(path, preset):
-    reservoir = written_reservoir(path)
+    reservoir = reservoir_of(path)
     merged = with_preset({**reservoir, "preset": preset})
     for group, options in PRESETS[preset].items():
         expected = dict(options) if isinstance(options, dict) else {}

@@ -33,11 +33,11 @@ def test_what_is_right_already_is_not_touched():
 
 def test_mistakes_are_explained():
     for images in ("bytes", (1,), ()):
-        with pytest.raises(ReservoirError, match='say "unit" for values in'):
+        with pytest.raises(ReservoirError, match='use "unit" for values in'):
             ImageRange(images)
     with pytest.raises(ReservoirError, match="got 0 to 200: divide by 255"):
         ImageRange("unit").check(torch.tensor([0.0, 200.0]).view(1, 1, 1, 2).expand(1, 3, 1, 2))
-    with pytest.raises(ReservoirError, match=r"instead of \[0, 1\]: normalise them"):
+    with pytest.raises(ReservoirError, match=r"instead of \[0, 1\]: normalize them"):
         ImageRange("imagenet").check(255 * UNIT)
     with pytest.raises(ReservoirError, match=r"\(2, 1, 4, 5\): repeat a grey channel"):
         ImageRange("unit").to_imagenet(UNIT[:, :1])

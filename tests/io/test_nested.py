@@ -13,3 +13,5 @@ def test_differences_are_in_the_order_of_the_keys():
     one, other = {"a": 1, "b": 2, "c": 3}, {"d": 4, "a": 1, "b": 5}
     assert list(differences(one, other)) == [("b", 2, 5), ("c", 3, None), ("d", None, 4)]
     assert list(differences(one, dict(reversed(one.items())))) == []
+    nested = list(differences({"a": {"b": [1], "c": {}}}, {"a": {"b": [2]}}))
+    assert nested == [("a.b", [1], [2]), ("a.c", {}, None)]

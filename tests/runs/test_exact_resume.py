@@ -42,7 +42,7 @@ def compare_killed(tool, words, tmp_path, kills):
         assert run(tool, words, broken, kill) == -9, f"{kill}\n{output(broken)}"
         words = [word for word in words if word != "--resume"] + ["--resume"]
     assert run(tool, words, broken) == 0, output(broken)
-    assert output(broken).count("going on after") >= 1
+    assert output(broken).count("resumed after") >= 1
     assert [file.name for file in (broken / "w").rglob("*.partial")] == []
     expected, found = outcome(whole), outcome(broken)
     assert found[0] == expected[0]

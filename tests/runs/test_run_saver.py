@@ -31,8 +31,8 @@ def run(folder, upto, **options):
 def test_a_run_goes_on_where_it_was_saved(tmp_path):
     said = []
     assert run(tmp_path, 7, images=3) == 0
-    assert run(tmp_path, 8, images=3, resume="auto", say=said.append) == 6
-    assert said == [f"going on after 6 images, with {tmp_path}/state/0000000006.safetensors"]
+    assert run(tmp_path, 8, images=3, resume="auto", report=said.append) == 6
+    assert said == [f"resumed after 6 images, from {tmp_path}/state/0000000006.safetensors"]
     assert run(tmp_path, 9, images=3, resume="auto") == 6
     assert run(tmp_path, 9, images=3, resume="auto") == 9
 
@@ -56,14 +56,14 @@ def test_it_is_saved_after_so_many_minutes(tmp_path, monkeypatch):
 )
 def test_a_signal_saves_and_stops(tmp_path, number, error):
     said = []
-    with RunSaver(tmp_path, say=said.append) as saver:
+    with RunSaver(tmp_path, report=said.append) as saver:
         saver.begin(IDENTITY)
         saver.save(0, dict)
         signal.raise_signal(number)
         with pytest.raises(error):
             saver.after(3, dict)
     assert saved(saver) == [0, 3]
-    assert said == ["stopped after 3 images: --resume goes on"]
+    assert said == ["stopped after 3 images: continue with --resume"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -82,7 +82,7 @@ def test_what_is_there_is_not_overwritten_silently(tmp_path, results):
         '{"complete": false}': "the results of an unfinished run",
         '{"complete": true}': "the results of a complete run",
     }[results]
-    message = f"{tmp_path} holds {what}: go on with it by --resume, replace it by --overwrite, or"
+    message = f"{tmp_path} holds {what}: continue it with --resume, replace it with --overwrite, or"
     with pytest.raises(ReservoirError, match=message):
         run(tmp_path, 3)
     assert run(tmp_path, 5, overwrite=True) == 0
@@ -96,12 +96,12 @@ def test_a_run_that_has_not_begun_may_be_begun_again(tmp_path):
 
 def test_resume_without_a_state(tmp_path):
     said = []
-    assert run(tmp_path, 0, resume="auto", say=said.append) == 0
-    assert said == [f"no state in {tmp_path}/state: the run begins at its start"]
+    assert run(tmp_path, 0, resume="auto", report=said.append) == 0
+    assert said == [f"no state in {tmp_path}/state: the run starts at its first image"]
     other = tmp_path / "other"
     other.mkdir()
     (other / "results.json").write_text('{"complete": true}')
-    with pytest.raises(ReservoirError, match="complete run, but no state to go on with"):
+    with pytest.raises(ReservoirError, match="complete run, but no state to resume from"):
         run(other, 1, resume="auto")
     with pytest.raises(ReservoirError, match="No such file"):
         run(tmp_path / "new", 1, resume=str(tmp_path / "none.safetensors"))
@@ -189,7 +189,7 @@ def test_a_disk_that_is_really_full(tmp_path, caplog):
 
 def test_of_a_complete_run_the_last_state_is_kept_unless_it_is_large(tmp_path):
     said = []
-    with RunSaver(tmp_path, images=1, say=said.append) as saver:
+    with RunSaver(tmp_path, images=1, report=said.append) as saver:
         saver.begin(IDENTITY)
         for images in range(3):
             saver.save(images, lambda: "x" * 2_000_000)
@@ -202,7 +202,7 @@ def test_of_a_complete_run_the_last_state_is_kept_unless_it_is_large(tmp_path):
 
 
 def test_options(tmp_path):
-    with pytest.raises(ReservoirError, match="--resume goes on with a run, --overwrite replaces"):
+    with pytest.raises(ReservoirError, match="--resume continues a run, --overwrite replaces"):
         RunSaver(tmp_path, resume="auto", overwrite=True)
     for wrong in (dict(minutes=0.0), dict(images=0)):
         with pytest.raises(ReservoirError, match=r"(minutes|images) must be .* got 0"):

@@ -34,7 +34,7 @@ def saved(tmp_path_factory):
         pipeline, record = make(kind, folder)
         show(pipeline, ["clear", "dark"], count=3)
         record.add_batch(1, "clear", 0, make_outcome())
-        with RunSaver(folder, say=str) as saver:
+        with RunSaver(folder, report=str) as saver:
             saver.begin(IDENTITY)
             state = {
                 "pipeline": pipeline.state_dict(),
@@ -61,7 +61,7 @@ def use(kind, path):
     generators = save_generators()
     folder = path.parent / "run"
     pipeline, record = make(kind, folder)
-    with contextlib.suppress(ReservoirError), RunSaver(folder, str(path), say=str) as saver:
+    with contextlib.suppress(ReservoirError), RunSaver(folder, str(path), report=str) as saver:
         state = saver.begin(IDENTITY)
         with saver.restoring():
             pipeline.load_state_dict(state["pipeline"])

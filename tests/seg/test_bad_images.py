@@ -63,7 +63,7 @@ FAULTS = [
     ("gt", "empty", "which is empty (0 bytes)"),
     ("gt", "truncated", "which is truncated or damaged"),
     ("gt", "1x1", "is 1x1, its image"),
-    ("gt", "colour", "is in colour (128x256x3)"),
+    ("gt", "colour", "is in color (128x256x3)"),
     ("gt", "16 bits", "has 16 bits per pixel"),
     ("gt", "other size", "is 100x200, its image"),
 ]

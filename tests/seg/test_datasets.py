@@ -8,7 +8,7 @@ from mmseg.datasets import BaseSegDataset
 from torch.utils.data import DataLoader
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg import ACDCDataset, UnlabelledImages
+from mmseg_reservoir.seg import ACDCDataset, UnlabeledImages
 from mmseg_reservoir.seg.bad_images import CheckedDataset
 from mmseg_reservoir.seg.datasets import label_names, make_labels_optional
 
@@ -58,7 +58,7 @@ def test_without_minicity_the_error_names_the_command_that_makes_it(tmp_path, mo
     with pytest.raises(ReservoirError, match=rf"no images .*{made}"):
         ACDCDataset(data_root="data/minicity", condition="fog")
     with pytest.raises(ReservoirError, match=rf"0 source images .*{made}"):
-        UnlabelledImages(data_root="data/minicity/rgb_anon/clear/train")
+        UnlabeledImages(data_root="data/minicity/rgb_anon/clear/train")
     with pytest.raises(ReservoirError) as told:
         ACDCDataset(data_root="data/acdc", condition="fog")
     assert command not in str(told.value)
@@ -135,21 +135,21 @@ def test_unlabelled_images_are_evenly_spaced(tmp_path):
     for i in range(10):
         cv2.imwrite(str(tmp_path / f"{i}_x.png"), np.zeros((4, 4, 3), np.uint8))
     (tmp_path / "other.png").touch()
-    dataset = UnlabelledImages(
+    dataset = UnlabeledImages(
         data_root=str(tmp_path), img_suffix="_x.png", num_images=4, pipeline=PIPELINE
     )
     names = [dataset.get_data_info(i)["img_path"][-7:] for i in range(len(dataset))]
     assert names == ["0_x.png", "3_x.png", "6_x.png", "9_x.png"]
     assert dataset[0]["inputs"].shape == (3, 4, 4)  # the step that loads labels is left out
-    everything = UnlabelledImages(data_root=str(tmp_path), img_suffix="_x.png", num_images=99)
+    everything = UnlabeledImages(data_root=str(tmp_path), img_suffix="_x.png", num_images=99)
     assert len(everything) == 10
 
 
 def test_too_few_source_images_are_explained(tmp_path):
     (tmp_path / "one.png").touch()
     with pytest.raises(ReservoirError, match=r"1 source images \*.png below .* needs 2 or more"):
-        UnlabelledImages(data_root=str(tmp_path))
+        UnlabeledImages(data_root=str(tmp_path))
     with pytest.raises(ReservoirError, match=r"0 source images .*nowhere"):
-        UnlabelledImages(data_root=str(tmp_path / "nowhere"))
+        UnlabeledImages(data_root=str(tmp_path / "nowhere"))
     with pytest.raises(ReservoirError, match=r"whole number of at least 2, or None"):
-        UnlabelledImages(data_root=str(tmp_path), num_images=0)
+        UnlabeledImages(data_root=str(tmp_path), num_images=0)

@@ -174,7 +174,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(domains=[]), "test_cfg.domains is empty"),
         (dict(domains="fog"), "must be a list of domains, got 'fog'"),
         (dict(domains=3), "must be a list of domains, got 3"),
-        (dict(domains=["fog", "fog"]), "each domain of test_cfg.domains needs a name of its own"),
+        (dict(domains=["fog", "fog"]), "each domain of test_cfg.domains needs a unique name"),
         (dict(shuffle="always"), "test_cfg.shuffle must be one of never, once, visit"),
         (dict(shuffle=True), "test_cfg.shuffle must be one of never, once, visit"),
         (
@@ -192,7 +192,7 @@ def test_never_leaves_the_sampler_as_it_is():
         (dict(on_bad_image="ignore"), "on_bad_image must be one of stop, skip, got 'ignore'"),
         (
             dict(round=2),
-            r"no option 'round' \(did you mean 'rounds'\?\); valid: also, domains, extra",
+            r"no option 'round' \(did you mean 'rounds'\?\); valid: domains, extra_eval_sets,",
         ),
     ],
 )
@@ -257,7 +257,7 @@ def test_labels_are_optional_in_any_dataset(minicity, tmp_path):
         dict(plain, name="missing", data_prefix=dict(images, seg_map_path="ann")),
         dict(plain, name="none", data_prefix=dict(images, seg_map_path=None)),
         dict(plain, name="left out", data_prefix=images, test_mode=True),
-        dict(name="images", type="UnlabelledImages", data_root=f"{minicity}/rgb_anon/clear/val"),
+        dict(name="images", type="UnlabeledImages", data_root=f"{minicity}/rgb_anon/clear/val"),
         dict(name="labelled", condition="snow", split="val"),
     ]
     config = tmp_path / "config.py"
@@ -355,7 +355,7 @@ def test_sets_beside_the_stream_are_tested_after_every_round():
 
 @pytest.mark.parametrize("sets", ["clear", [dict(data_root="x")], ["clear", "clear"]])
 def test_sets_beside_the_stream_are_checked_as_domains_are(sets):
-    with pytest.raises(ReservoirError, match=r"test_cfg\.extra_eval_sets must be|name of its own"):
+    with pytest.raises(ReservoirError, match=r"test_cfg\.extra_eval_sets must be|unique name"):
         loop_of(Recorder(), extra_eval_sets=sets)
 
 

@@ -93,7 +93,9 @@ def test_names_conditions_and_changes():
 
 @pytest.mark.parametrize("domain", [1, None, "", ["fog"], {"name": 1}, {"data_root": "x"}])
 def test_a_domain_without_a_name_is_refused(domain):
-    with pytest.raises(ReservoirError, match=r"each domain of test_cfg.domains needs a name"):
+    with pytest.raises(
+        ReservoirError, match=r"each domain of test_cfg.domains needs a unique name"
+    ):
         domains_by_name(["fog", domain], "domains")
 
 

@@ -9,7 +9,7 @@ from stream_run import SHORT, TINY, data_options, run, seeded_reservoir
 from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.footage.inferencer import ReservoirInferencer
-from mmseg_reservoir.seg import UnlabelledImages
+from mmseg_reservoir.seg import UnlabeledImages
 from mmseg_reservoir.seg.source_images import preprocessor_range
 from mmseg_reservoir.style import Calibration, StyleEncoder
 
@@ -20,13 +20,13 @@ CONFIG = "segformer-tiny_tent_reservoir"
 def reads(monkeypatch):
     """Counts the source images that are read."""
     seen = []
-    original = UnlabelledImages.prepare_data
+    original = UnlabeledImages.prepare_data
 
     def prepare_data(self, idx):
         seen.append(idx)
         return original(self, idx)
 
-    monkeypatch.setattr(UnlabelledImages, "prepare_data", prepare_data)
+    monkeypatch.setattr(UnlabeledImages, "prepare_data", prepare_data)
     return seen
 
 
@@ -50,7 +50,7 @@ def test_source_styles_go_through_the_test_pipeline_once(minicity, tmp_path, res
     first = reservoir_run.results
     styles = Calibration.load(reservoir_run.work_dir / "calibration.safetensors").styles
     encoder = StyleEncoder("seeded", size=64)  # as the config reads MiniCity's frames
-    dataset = UnlabelledImages(
+    dataset = UnlabeledImages(
         data_root=str(minicity / "rgb_anon/clear/train"),
         img_suffix="_rgb_anon.png",
         pipeline=[dict(type="LoadImageFromFile"), dict(type="PackSegInputs")],

@@ -15,10 +15,7 @@ from .weights import load_weights
 
 
 class SmallConvNet(nn.Module):
-    """Four convolutions, each with BatchNorm, and the mean over the picture: 66 k parameters.
-
-    The first convolution has ``width`` channels.
-    """
+    """Four convolutions with BatchNorm, the first of ``width`` channels: 66 k parameters."""
 
     def __init__(self, width: int = 16, classes: int = 10) -> None:
         super().__init__()
@@ -39,7 +36,7 @@ class SmallConvNet(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Attention and a perceptron, each behind a LayerNorm and beside a shortcut."""
+    """Attention and a perceptron, each after a LayerNorm and with a shortcut."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -55,10 +52,9 @@ class TransformerBlock(nn.Module):
 
 
 class SmallViT(nn.Module):
-    """A vision transformer (Dosovitskiy et al., ICLR 2021) whose parts have timm's names.
+    """A vision transformer (Dosovitskiy et al., ICLR 2021) with timm's names of its parts.
 
-    Images of ``side`` x ``side`` are cut into squares of ``patch`` x ``patch``, which become tokens
-    of ``dim`` numbers.
+    Squares of ``patch`` x ``patch`` pixels become tokens of ``dim`` numbers.
     """
 
     def __init__(
@@ -92,7 +88,7 @@ SEED = 0
 
 
 def trained_net(name: str, pretrained: bool = False, checkpoint: str | None = None) -> nn.Module:
-    """One of `NETS`; ``pretrained`` are the weights that come with this project."""
+    """Build one of `NETS`, with the bundled weights if ``pretrained``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         net = NETS[name]()

@@ -1,4 +1,4 @@
-"""Weights of classifiers from files: safely, and all of them or none."""
+"""Load the weights of classifiers from files, completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,48 +8,42 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from ...errors import ReservoirError
-from ...io.checkpoints import read_weights
+from ...io.checkpoints import find_misfits, read_weights
 
 PREFIXES = ("module.", "model.")
-"""What DataParallel and RobustBench put before names."""
-NORMALISATION = {"mu", "sigma", "mean", "std"}
-"""Buffers that RobustBench keeps beside the weights; our networks know theirs by themselves."""
+"""Prefixes of DataParallel and RobustBench."""
+NORMALIZATION = {"mu", "sigma", "mean", "std"}
+"""Buffers of RobustBench's normalization, which our networks do not load."""
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:
-    """Fill a network from a ``.pt``, ``.pth`` or ``.safetensors`` file; prefixes may differ.
+    """Load a ``.pt``, ``.pth`` or ``.safetensors`` file into a network; prefixes may differ.
 
-    Raises:
-        ReservoirError: If the file cannot be read safely, or does not fill the network exactly, but
-            for counters that old versions of torch had not.
+    The keys must match exactly, except for BatchNorm's counters, which old files do not have.
     """
     weights = plain(read_weights(path))
-    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    faults = [
-        *(f"{n} is missing" for n in wanted if n not in given and not _is_counter(n)),
-        *(f"{n} has no place" for n in given if n not in wanted and not _is_counter(n)),
-        *(f"{n} is {given[n]}, not {s}" for n, s in wanted.items() if given.get(n, s) != s),
-    ]
+    expected = net.state_dict()
+    missing, reshaped, unexpected = find_misfits(weights, expected)
+    faults = [*missing, *(f"{name}: not in the model" for name in unexpected), *reshaped]
     if faults:
         raise ReservoirError(
             f"{path} does not fit {type(net).__name__} ({len(faults)} differences: "
             f"{'; '.join(faults[:3])}{'; ...' * (len(faults) > 3)}): use the backbone, and the "
             "number of classes, that it was trained with"
         )
-    net.load_state_dict({n: t for n, t in weights.items() if n in wanted}, strict=False)
+    net.load_state_dict({n: t for n, t in weights.items() if n in expected}, strict=False)
 
 
 def plain(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights without prefixes, buffers of the normalisation, and weight normalisation."""
+    """Remove prefixes and the buffers of the normalization; fold weight normalization."""
     for prefix in PREFIXES * 2:  # module.model. and model.module.
-        if all(name.startswith(prefix) or name in NORMALISATION for name in weights):
+        if all(name.startswith(prefix) or name in NORMALIZATION for name in weights):
             weights = {name.removeprefix(prefix): t for name, t in weights.items()}
-    return fold_weight_norm({n: t for n, t in weights.items() if n not in NORMALISATION})
+    return fold_weight_norm({n: t for n, t in weights.items() if n not in NORMALIZATION})
 
 
 def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights without weight normalisation (Salimans and Kingma, NeurIPS 2016): g v / |v|."""
+    """Fold weight normalization (Salimans and Kingma, NeurIPS 2016): g v / |v|."""
     folded = dict(weights)
     for name in weights:
         if name.endswith(".weight_g") and f"{name[:-1]}v" in weights:
@@ -58,7 +52,3 @@ def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             norm = direction.norm(dim=over, keepdim=True)
             folded[name.removesuffix("_g")] = length * direction / norm
     return folded
-
-
-def _is_counter(name: str) -> bool:
-    return name.endswith("num_batches_tracked")

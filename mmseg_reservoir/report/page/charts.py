@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from ..colors import ALARM, DOMAIN_COLORS, GRAY, OTHER_COLORS, nth_color
 from ..routes import (
     FEWEST_STYLES,
+    Projection,
     StyleMap,
     assignment,
     expert_use,
@@ -180,9 +181,10 @@ def _styles(run: ShownRun) -> list[Chart]:
     """Return PCA and t-SNE of the run's styles; nothing if too few were stored."""
     if run.styles is None or len(run.styles.routes) < FEWEST_STYLES:
         return []
+    maps: dict[str, Projection] = {"PCA of styles": "pca", "t-SNE of styles": "tsne"}
     return [
         Chart(title, _style_figure(style_map(run.results, run.styles, projection)), _STYLE_CAPTION)
-        for title, projection in (("PCA of styles", "pca"), ("t-SNE of styles", "tsne"))
+        for title, projection in maps.items()
     ]
 
 

@@ -24,8 +24,8 @@ from ...routing.base import Router
 from ...snapshot import save_reservoir
 from ..bad_images import BadImage
 from ..forward import check_model
-from ..quiet_runner import FILE_ONLY
-from ..source_images import ConfigSource, workplace_of
+from ..runner import FILE_ONLY
+from ..source_images import ConfigSource, context_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
 """The groups of a config that describe adaptation; :class:`RunBuilder` gets all of them."""
@@ -35,16 +35,16 @@ CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
 class AdaptationHook(Hook):
     """Wraps the model at the start of a test, when its weights are loaded, and unwraps it after.
 
-    What to build stands in the config beside it: ``method``, ``params``, ``statistics``,
+    What to build is in the config beside it: ``method``, ``params``, ``statistics``,
     ``reservoir`` and ``source_images`` (see ``configs/_base_``). A wrapper named as the model
     itself would come before the weights, and mmengine would not find the checkpoint's keys in it.
 
     Args:
         wrapper: The model that adapts, built by mmengine: ``AdaptiveSegmentor`` or a subclass.
         reset_on_visit: Begin every visit with a new optimizer, as code does that runs one domain
-            after the other with an optimizer each. It tells the method when the domain changes,
+            after the other with an optimizer each. It shows the method when the domain changes,
             which a deployed model does not know: for comparisons only.
-        method: Makes a method around the loaded model, instead of what the config says of
+        method: Makes a method around the loaded model, instead of the config's
             ``method``, ``params`` and ``statistics``.
         router: A router that is ready made, instead of ``reservoir.router``.
         encoder: A style encoder that is ready made, instead of ``reservoir.style``.
@@ -80,24 +80,24 @@ class AdaptationHook(Hook):
                 "adaptation follows one stream and cannot be split over several processes: start "
                 "one process without a launcher"
             )
-        # What the core says (a skipped update, a constant image) goes where the run's log goes.
+        # Messages of the core (a skipped update, a constant image) go where the run's log goes.
         logger = logging.getLogger("mmseg_reservoir")
         logger.handlers, logger.level = list(runner.logger.handlers), runner.logger.level
-        model = runner.model.eval()  # whose SyncBN mmengine has converted: this is one process
+        model = runner.model.eval()  # mmengine has converted SyncBN: this is one process
         check_model(model, _first_inputs(runner, model))
         # Another test of the same runner makes its own.
         plan, self.plan = self.plan or make_plan(runner.cfg, runner.seed, self.ready), None
         if self.method is not None:
             plan.replace(method=self.method(model))
         runner.logger.info(plan.describe(), extra=FILE_ONLY)
-        place = workplace_of(runner.cfg, model)
-        pipeline = plan.assemble(place)
-        calibration = plan.calibrate(pipeline, place)
+        context = context_of(runner.cfg, model)
+        pipeline = plan.assemble(context)
+        calibration = plan.calibrate(pipeline, context)
         if calibration is not None:
             calibration.save(Path(runner.work_dir) / "calibration.safetensors")
-        given = {"model": model, "pipeline": pipeline}
-        given["batch_size"] = runner.cfg.test_dataloader.batch_size
-        runner.model = MODELS.build({**self.wrapper, **given}).eval()
+        injected = {"model": model, "pipeline": pipeline}
+        injected["batch_size"] = runner.cfg.test_dataloader.batch_size
+        runner.model = MODELS.build({**self.wrapper, **injected}).eval()
         runner.model.options = plan.options
         runner.model.frozen = plan.start.frozen
         space = pipeline.method.space
@@ -108,7 +108,7 @@ class AdaptationHook(Hook):
         )
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Tell an oracle where it is."""
+        """Give an oracle the true domain."""
         visit = getattr(runner.test_loop, "visit", None)
         runner.model.domain = visit.domain if visit else None
 
@@ -118,20 +118,20 @@ class AdaptationHook(Hook):
             runner.model.pipeline.reset_optimizers()
 
     def after_test(self, runner: Runner) -> None:
-        """Save the reservoir, and unwrap the model, so that another test starts anew."""
+        """Save the reservoir, and unwrap the model, so that another test starts again."""
         adaptive = runner.model
         if isinstance(adaptive.pipeline, ReservoirPipeline) and not adaptive.frozen:
-            about = {"options": adaptive.options, "checkpoint": runner.cfg.get("load_from")}
-            save_reservoir(adaptive.pipeline, Path(runner.work_dir) / "reservoir", about)
+            facts = {"options": adaptive.options, "checkpoint": runner.cfg.get("load_from")}
+            save_reservoir(adaptive.pipeline, Path(runner.work_dir) / "reservoir", facts)
         adaptive.pipeline.method.space.load(adaptive.pipeline.source)
         runner.model = adaptive.segmentor
 
 
 def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> RunBuilder:
-    """The plan of a run, from its config.
+    """Return the builder of a run, from its config.
 
     Parts of the reservoir that are ready made, by the names of their options, take the place of
-    what the config says.
+    the config's.
     """
     options = {key: cfg[key] for key in CONFIG_KEYS if cfg.get(key) is not None}
     ready = {name: part for name, part in (ready or {}).items() if part is not None}
@@ -144,8 +144,8 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
 
 
 @torch.no_grad()
-def _first_inputs(runner: Runner, model: nn.Module) -> Tensor:
-    """The first image of the stream that can be used, as the model gets it."""
+def _first_inputs(runner: Runner, model: Any) -> Tensor:
+    """Return the first usable image of the stream, as the model gets it."""
     dataset = runner.test_loop.dataloader.dataset
     samples = (dataset[index] for index in range(len(dataset)))
     usable = next((one for one in samples if not isinstance(one, BadImage)), None)

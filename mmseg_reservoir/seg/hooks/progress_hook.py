@@ -1,4 +1,4 @@
-"""Where the stream of a test is, shown while it runs."""
+"""Progress of a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from ...core.outcome import NOT_ADAPTING
 from ...report.progress import StreamProgress
 from ..metric import VisitIoUMetric
-from ..quiet_runner import log_to_file
+from ..runner import log_to_file
 
 
 @HOOKS.register_module()
@@ -31,7 +31,7 @@ class ProgressHook(Hook):
     def __init__(self, interval: float = 30.0, file: str | None = None) -> None:
         self.interval = interval
         self.file = None if file is None else Path(file)
-        self._progress: StreamProgress | None = None
+        self._progress: Any = None  # a StreamProgress while a test runs
 
     def before_test(self, runner: Runner) -> None:
         """Start the clock and, on a terminal, the bar."""
@@ -66,11 +66,11 @@ class ProgressHook(Hook):
         if miou is None:
             score = "not scored"
         else:
-            score = "no labelled pixel" if math.isnan(miou) else f"mIoU {miou:.2f}"
+            score = "no labeled pixel" if math.isnan(miou) else f"mIoU {miou:.2f}"
         self._progress.end_visit(score)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream is."""
+        """Return the position in the stream."""
         return self._progress.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ class PseudoLabelHook(Hook):
         rounds: Only these rounds; None for all.
         baseline: None, ``"source"`` (the model before adaptation), or the ``show_dir`` of
             another run with the same frames.
-        max_width: Panels are made of pictures at most this wide.
+        max_width: Maximum width of each picture in a panel.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PseudoLabelHook(Hook):
         self._next = state["next"]
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Count from the first frame of the visit, unless that is gone on with."""
+        """Count from the first frame of the visit, unless a resumed run is inside it."""
         if not getattr(runner.test_loop, "batches_done", 0):
             self._next = 0
         count = len(runner.test_loop.dataloader.dataset)
@@ -126,7 +126,7 @@ class PseudoLabelHook(Hook):
 
 
 def panel(pictures: dict[str, np.ndarray], max_width: int) -> np.ndarray:
-    """Pictures (BGR) side by side, each below its caption."""
+    """Put pictures (BGR) side by side, each below its caption."""
     height, width = next(iter(pictures.values())).shape[:2]
     size = (min(width, max_width), round(height * min(1, max_width / width)))
     columns = []

@@ -1,4 +1,4 @@
-"""What came out: ``results.json``, ``results.csv`` and the tables at the end."""
+"""Results of a run: ``results.json``, ``results.csv`` and the tables at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..metric import VisitIoUMetric
 class ResultsHook(Hook):
     """Records every visit and every route of a recurring test.
 
-    The files are written anew after each visit. Of frames without labels, which cannot be scored,
+    The files are rewritten after each visit. Of frames without labels, which cannot be scored,
     the predicted train ids go to ``predictions/round{r}/{domain}`` in the work directory. Scalars
     also go to mmengine's visualizer, hence to TensorBoard or W&B where a config asks for them.
     """
@@ -82,11 +82,11 @@ class ResultsHook(Hook):
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
         """Note the scores of a visit and write the files."""
-        place = runner.test_loop.visit
+        current = runner.test_loop.visit
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         others = {name: value for name, value in metrics.items() if name != "mIoU"}
-        visit = self.record.visit(place.round, place.domain)
-        visit.score = finite(metrics.get("mIoU"))  # None if no pixel was labelled
+        visit = self.record.visit(current.round, current.domain)
+        visit.score = finite(metrics.get("mIoU"))  # None if no pixel was labeled
         skipped = getattr(runner.test_loop, "skipped", [])
         visit.skipped = sum(
             (s["round"], s["domain"]) == (visit.round, visit.domain) for s in skipped
@@ -94,17 +94,17 @@ class ResultsHook(Hook):
         visit.more = {"per_class": exact[0].per_class if exact else {}, **others}
         if exact and exact[0].strange_labels:
             visit.more["strange_labels"] = exact[0].strange_labels
-        scores = {} if visit.score is None else {f"mIoU/{place.domain}": visit.score}
-        scalars = {**scores, "K": visit.k, "round": place.round}
+        scores = {} if visit.score is None else {f"mIoU/{current.domain}": visit.score}
+        scalars = {**scores, "K": visit.k, "round": current.round}
         with explain_disk_errors(runner.work_dir):
-            runner.visualizer.add_scalars(scalars, step=place.index)
+            runner.visualizer.add_scalars(scalars, step=current.index)
         if getattr(runner.test_loop, "clock", None) is not None:
-            self.record.about = {**self.record.about, "clock": runner.test_loop.clock.report()}
+            self.record.header = {**self.record.header, "clock": runner.test_loop.clock.report()}
         self.record.extra_scores = runner.test_loop.extra_scores
         self.record.write()
 
     def state_dict(self) -> dict[str, Any]:
-        """The record so far."""
+        """Return the record so far."""
         return self.record.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -112,11 +112,11 @@ class ResultsHook(Hook):
 
     def after_test(self, runner: Runner) -> None:
         """Finish the record and print the tables."""
-        told = {} if self._pipeline is None else self._pipeline.report()
+        counted = {} if self._pipeline is None else self._pipeline.report()
         counts = {} if self._pipeline is None else self._pipeline.method.counts
         skipped = getattr(runner.test_loop, "skipped", [])
         self.record.extra_scores = runner.test_loop.extra_scores
-        results = self.record.finish(counts, skipped_images=skipped, **told)
+        results = self.record.finish(counts, skipped_images=skipped, **counted)
         runner.logger.info(closing_tables(results, runner.logger.warning))
         for warning in run_warnings(results):
             runner.logger.warning(warning)
@@ -124,7 +124,7 @@ class ResultsHook(Hook):
 
 
 def _config(runner: Runner) -> dict[str, Any]:
-    """All options but how the run was begun: one that goes on is the same run."""
+    """Return all options but how the run was started: a resumed run is the same run."""
     config = runner.cfg.to_dict()
     for hook in config.get("custom_hooks") or []:
         if hook["type"] == "ResumeHook":
@@ -134,9 +134,9 @@ def _config(runner: Runner) -> dict[str, Any]:
 
 
 def _palette(dataset: Any) -> dict[str, list[int]] | None:
-    """Class name -> colour, where the dataset knows both."""
+    """Return colors by class name, where the dataset has both."""
     meta = getattr(dataset, "metainfo", {})
     classes, palette = meta.get("classes"), meta.get("palette")
     if not classes or not palette:
         return None
-    return {name: list(colour) for name, colour in zip(classes, palette, strict=False)}
+    return {name: list(color) for name, color in zip(classes, palette, strict=False)}

@@ -1,4 +1,4 @@
-"""A test that is killed goes on where it was."""
+"""Resume a test that was killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..loop import RecurringTestLoop
 
 @HOOKS.register_module()
 class ResumeHook(Hook):
-    """Saves all that the next step depends on, so that a run killed at any moment can go on.
+    """Saves all that the next step depends on, so that a run killed at any moment can resume.
 
     The state is that of the pipeline (experts, optimizers, router, guard, ...), of the loop (where
     the stream is, the scores of the visit so far), of the random generators, and of every hook that
@@ -26,8 +26,8 @@ class ResumeHook(Hook):
     visit, every so often in between, and on Ctrl-C or SIGTERM.
 
     Args:
-        resume: Go on: with the newest state in the work directory (``"auto"``; from the start if
-            there is none), or with the state of this file.
+        resume: ``"auto"`` resumes from the newest state in the work directory, or starts at the
+            first image if there is no state. A path resumes from that file. Defaults to None.
         overwrite: Begin although the work directory holds results, which are removed.
         minutes: Time between two states; None for any.
         images: Images between two states; None for any.
@@ -44,14 +44,18 @@ class ResumeHook(Hook):
         images: int | None = None,
         keep_mb: float = 500.0,
     ) -> None:
-        self.options = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
+        self.options: dict[str, Any] = {
+            "resume": resume,
+            "overwrite": overwrite,
+            "minutes": minutes,
+        }
         self.options |= {"images": images, "keep_mb": keep_mb}
 
     def before_run(self, runner: Runner) -> None:
         """Take possession of the work directory, before anything is computed."""
         if not isinstance(runner.test_loop, RecurringTestLoop):
             raise ReservoirError("ResumeHook saves tests by test_cfg.type='RecurringTestLoop' only")
-        self._saver = RunSaver(runner.work_dir, **self.options, say=runner.logger.info)
+        self._saver = RunSaver(runner.work_dir, **self.options, report=runner.logger.info)
         runner.test_loop.closing.enter_context(self._saver)
 
     def before_test(self, runner: Runner) -> None:
@@ -72,7 +76,7 @@ class ResumeHook(Hook):
             for name, hook in _hooks_with_state(runner).items():
                 if name not in state["hooks"]:
                     raise ReservoirError(
-                        f"the run was saved without the hook {name}: go on without it, too"
+                        f"the run was saved without the hook {name}: resume without it, too"
                     )
                 hook.load_state_dict(state["hooks"][name])
             runner.test_loop.load_state_dict(state["loop"])
@@ -101,5 +105,5 @@ class ResumeHook(Hook):
 
 
 def _hooks_with_state(runner: Runner) -> dict[str, Any]:
-    """Hooks by the name of their class; one of a kind in a run."""
+    """Return the hooks with a state by the name of their class; a run has one of each."""
     return {type(hook).__name__: hook for hook in runner.hooks if hasattr(hook, "state_dict")}

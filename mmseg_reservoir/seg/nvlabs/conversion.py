@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ReservoirError
-from ...io.checkpoints import find_weights
+from ...io.checkpoints import find_misfits, find_weights
 
 Shape = tuple[int, ...]
 
@@ -55,20 +55,20 @@ class Converted(NamedTuple):
 
 
 def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a loaded checkpoint, without the prefix of data-parallel training."""
+    """Return the tensors of a checkpoint, without the prefix of data-parallel training."""
     weights = find_weights(checkpoint)
     return {name.removeprefix("module."): tensor for name, tensor in weights.items()}
 
 
 def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:
-    """Names and colours of the classes, where the checkpoint tells, under MMEngine's keys."""
+    """Return names and colors of the classes, where the checkpoint has them, by MMEngine's keys."""
     meta = checkpoint.get("meta") or {}
-    told = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
-    told |= meta.get("dataset_meta") or {}
+    saved = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
+    saved |= meta.get("dataset_meta") or {}
     return {
-        key: [item if isinstance(item, str) else [int(x) for x in item] for item in told[key]]
+        key: [item if isinstance(item, str) else [int(x) for x in item] for item in saved[key]]
         for key in ("classes", "palette")
-        if told.get(key) is not None
+        if saved.get(key) is not None
     }
 
 
@@ -139,18 +139,8 @@ def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> N
             f"the checkpoint is {_describe(saved)}, the config's model {_describe(expected)}: "
             "give --config a model of the checkpoint's size"
         )
-    problems = [
-        f"{name}: {saved[name]} in the checkpoint, {shape} in the model"
-        for name, shape in expected.items()
-        if saved.get(name, shape) != shape
-    ]
-    # Checkpoints of old torch do not have these counters, and nothing reads them.
-    problems += [
-        f"{name}: missing in the checkpoint"
-        for name in expected
-        if name not in saved and not name.endswith("num_batches_tracked")
-    ]
-    problems += [f"{name}: not in the model" for name in saved if name not in expected]
+    missing, reshaped, unexpected = find_misfits(weights, expected)
+    problems = [*reshaped, *missing, *(f"{name}: not in the model" for name in unexpected)]
     if problems:
         raise ReservoirError(
             f"{len(problems)} tensors do not fit the config's model ({_few(problems, '; ')}): give "
@@ -159,7 +149,7 @@ def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> N
 
 
 def _with_packed_attention(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Stack q above kv, whose rows are k and then v: so torch's MultiheadAttention has them.
+    """Stack q above kv, with rows k and then v, as torch's MultiheadAttention has them.
 
     A q or kv without the other keeps its name, for which there is no place.
     """
@@ -173,18 +163,18 @@ def _with_packed_attention(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _new_name(name: str) -> str | None:
-    """The new name of a tensor, None where it has no place."""
+    """Return the new name of a tensor; None if the model has no such tensor."""
     module, _, kind = name.rpartition(".")
     if match := re.fullmatch(r"backbone\.block([1-4])\.(\d+)\.(.+)", module):
         stage, block, part = match.groups()
         # The packed projection is no module: its tensors are in_proj_weight and in_proj_bias.
         join = "_" if part == "attn.in_proj" else "."
-        place = f"backbone.layers.{int(stage) - 1}.1.{block}."
-        return f"{place}{_BLOCK[part]}{join}{kind}" if part in _BLOCK else None
+        prefix = f"backbone.layers.{int(stage) - 1}.1.{block}."
+        return f"{prefix}{_BLOCK[part]}{join}{kind}" if part in _BLOCK else None
     if match := re.fullmatch(r"backbone\.(patch_embed|norm)([1-4])(\..+)?", module):
         part = match[1] + (match[3] or "")
-        place = f"backbone.layers.{int(match[2]) - 1}."
-        return f"{place}{_STAGE[part]}.{kind}" if part in _STAGE else None
+        prefix = f"backbone.layers.{int(match[2]) - 1}."
+        return f"{prefix}{_STAGE[part]}.{kind}" if part in _STAGE else None
     if match := re.fullmatch(r"decode_head\.linear_c([1-4])\.proj", module):
         return f"decode_head.projections.{int(match[1]) - 1}.{kind}"
     part = module.removeprefix("decode_head.")
@@ -205,7 +195,7 @@ def _size(shapes: Mapping[str, Shape]) -> Shape:
 def _describe(shapes: Mapping[str, Shape]) -> str:
     size = _size(shapes)
     blocks = "-".join(map(str, size[1:]))
-    return f"{_SIZES.get(size, 'a MiT of its own')} ({blocks} blocks, width {size[0]})"
+    return f"{_SIZES.get(size, 'another MiT')} ({blocks} blocks, width {size[0]})"
 
 
 def _few(items: list[str], separator: str = ", ") -> str:

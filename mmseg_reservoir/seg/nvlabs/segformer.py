@@ -61,7 +61,7 @@ class NVlabsSegformerHead(BaseDecodeHead):
         )
 
     def forward(self, inputs: list[Tensor]) -> Tensor:
-        """Logits at the resolution of the first feature map."""
+        """Return logits at the resolution of the first feature map."""
         maps = self._transform_inputs(inputs)
         first, *others = (project(x) for project, x in zip(self.projections, maps, strict=True))
         others = [

@@ -52,7 +52,7 @@ def test_ctrl_c_saves_and_the_run_goes_on_in_the_middle_of_a_visit(minicity, tmp
     state, header = read_state(folder / "0000000005.safetensors")
     assert (state["loop"]["visit"], state["loop"]["batches"]) == (1, 2)
     assert header["images"] == 5
-    assert "stopped after 5 images: --resume goes on" in capfd.readouterr().out
+    assert "stopped after 5 images: continue with --resume" in capfd.readouterr().out
 
     assert "holds the results of an unfinished run" in fail(capfd, words)
     line = fail(capfd, [*words, "method.optimizer.lr=0.5", "--resume"])

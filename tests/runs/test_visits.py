@@ -4,8 +4,8 @@ import pytest
 from small_outcomes import make_outcome
 
 from mmseg_reservoir.report.scores import milliseconds_by_stage
-from mmseg_reservoir.runs.image_times import Spread, image_times, milliseconds_text
 from mmseg_reservoir.runs.record import RunRecord
+from mmseg_reservoir.runs.visits import Spread, image_times, milliseconds_text
 
 SECONDS = [9.0, 0.02, 0.01, 0.03, 0.04]  # the first step is slow
 

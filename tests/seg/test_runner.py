@@ -1,4 +1,5 @@
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,14 @@ from stream_run import TINY, data_options
 
 from mmseg_reservoir.cli import test as test_tta
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.seg.fair import LR_GRID, run_fair, with_learning_rate
+from mmseg_reservoir.seg.runner import (
+    FILE_ONLY,
+    LR_GRID,
+    _is_for_terminals,
+    log_to_file,
+    run_fair,
+    with_learning_rate,
+)
 
 TENT = TINY / "segformer-tiny_tent.py"
 
@@ -104,9 +112,42 @@ def test_an_interrupted_grid_keeps_its_finished_rates(tent, monkeypatch):
                 raise KeyboardInterrupt
             write(Path(self.cfg.work_dir), record(lr=self.cfg.method.optimizer.lr))
 
-    monkeypatch.setattr("mmseg_reservoir.seg.fair.QuietRunner", Fake)
+    monkeypatch.setattr("mmseg_reservoir.seg.runner.QuietRunner", Fake)
     with pytest.raises(KeyboardInterrupt):
         run_fair(tent, [1e-5, 1e-4])
     fair = json.loads(Path(tent.work_dir, "fair.json").read_text())
     assert fair["complete"] is False
     assert [row["lr"] for row in fair["runs"]] == [1e-5]
+
+
+@pytest.fixture
+def logger(tmp_path):
+    logger = logging.Logger("quiet", logging.INFO)
+    logger.addHandler(logging.FileHandler(tmp_path / "run.log"))
+    logger.addHandler(logging.StreamHandler())
+    logger.handlers[1].addFilter(_is_for_terminals)
+    return logger
+
+
+def test_pages_are_for_the_file(logger, tmp_path, capsys):
+    logger.handlers[1].setStream(__import__("sys").stderr)
+    logger.info("a line")
+    logger.info("many lines", extra=FILE_ONLY)
+    log_to_file(logger, "the bar shows this")
+    assert capsys.readouterr().err == "a line\n"
+    assert (tmp_path / "run.log").read_text() == "a line\nmany lines\nthe bar shows this\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "shown"),
+    [
+        ("runner", "_log_env", False),
+        ("runner", "__init__", False),
+        ("runner", "wrap_model", False),
+        ("runner", "load_checkpoint", True),
+        ("loop", "__init__", True),
+    ],
+)
+def test_mmengine_begins_with_pages(module, function, shown):
+    record = logging.LogRecord("x", logging.INFO, f"{module}.py", 1, "text", (), None, function)
+    assert _is_for_terminals(record) == shown
