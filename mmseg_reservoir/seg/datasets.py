@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from annotated_types import Ge
@@ -30,9 +30,9 @@ class _NamesBrokenFiles:
 
     def prepare_data(self, idx: int) -> Any:
         try:
-            return super().prepare_data(idx)
+            return super().prepare_data(idx)  # type: ignore[misc]
         except Exception as error:
-            raise ReservoirError(explain(self.get_data_info(idx), error)) from error
+            raise ReservoirError(explain(cast(Any, self).get_data_info(idx), error)) from error
 
 
 @DATASETS.register_module()

@@ -82,7 +82,7 @@ def _aligned_norms(
         return {}
     alignment = contents.part("alignment")(**contents.options("alignment"))
     alignment.load_state_dict(contents.state_of("alignment"))
-    norms = {}
+    norms: dict[str, Tensor] = {}
     for name, (gain, shift) in alignment.corrections(index).items():
         keys = f"{name}.weight", f"{name}.bias"
         if not all(key in weights for key in keys):
