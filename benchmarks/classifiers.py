@@ -13,15 +13,16 @@ from typing import Any
 
 import torch
 
-from benchmarks import cifar_parts, paired, remembered_styles
+from benchmarks import (
+    classifier_parts,  # noqa: F401 (registers its parts in the processes of runs, too)
+    paired,
+)
 from mmseg_reservoir.cls.run import check_all, run
 from mmseg_reservoir.config.builder import CLASSIFICATION, RunBuilder
 from mmseg_reservoir.config.presets import with_preset
 from mmseg_reservoir.runs.reader import Results
 from mmseg_reservoir.runs.record import strict_json
 
-REGISTERED = (cifar_parts, remembered_styles)
-"""Imported for what they register, also in the processes of runs, which import this file."""
 NOTE = (
     "Error in percent, mean over the corruptions: mean over the seeds ± sample deviation. "
     "Differences are paired by seed: mean ± standard error. Second passes: share of the batches "

@@ -23,7 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 from benchmarks import classifiers, paired
-from benchmarks.cifar_parts import corrupted_cifar
+from benchmarks.classifier_parts import corrupted_cifar
 from benchmarks.common import ROOT
 from mmseg_reservoir.cli.command_line import run_cli
 from mmseg_reservoir.cls.backbones import build_backbone

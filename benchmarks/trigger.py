@@ -14,14 +14,18 @@ import argparse
 import itertools
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
+from mmengine.hub import get_config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import MODELS, init_default_scope
 from mmseg.registry import DATASETS
 from torch import Tensor
 
@@ -29,19 +33,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 from benchmarks.common import ROOT
 from benchmarks.minicity import CONFIGS, COUNTS
-from benchmarks.trigger_time import CONDITIONS, speed_up, stages
+from mmseg_reservoir.config.builder import SEGMENTATION, RunBuilder, TaskContext
+from mmseg_reservoir.config.presets import STREAM
+from mmseg_reservoir.config.schema import pick
 from mmseg_reservoir.core.pipeline import AdaptationPipeline
 from mmseg_reservoir.core.state import tensor_bytes
 from mmseg_reservoir.io.files import write_text
 from mmseg_reservoir.minicity import write_dataset
 from mmseg_reservoir.report.tables import make_table
 from mmseg_reservoir.runs.record import strict_json
+from mmseg_reservoir.seg.forward import segmentation_forward
 from mmseg_reservoir.seg.hooks.adaptation_hook import make_plan
 from mmseg_reservoir.seg.metric import VisitIoUMetric
 from mmseg_reservoir.seg.model_loading import load_model
 from mmseg_reservoir.seg.segmentor import AdaptiveSegmentor
-from mmseg_reservoir.seg.source_images import context_of
+from mmseg_reservoir.seg.source_images import context_of, preprocessor_range
 
+CONDITIONS = ("fog", "night", "rain", "snow")
+NEVER = dict(type="first_visit")
+"""A trigger that never updates at a second visit."""
 TRIGGERS: dict[str, dict[str, Any] | None] = {
     "off": None,
     "every2": dict(type="every", n=2),
@@ -132,6 +142,62 @@ class Draw:
 def _guarded(pipeline: AdaptationPipeline) -> dict[str, int]:
     experts = pipeline.report()["guard"]["experts"].values()
     return {name: sum(expert[name] for expert in experts) for name in ("probes", "alarms")}
+
+
+def stages(turns: int, style_size: float | None = None) -> dict[str, float]:
+    """Return the median CPU seconds of the stages of a step of SegFormer-B0 at 256 x 512.
+
+    The stages are ``style``, ``adapt`` (forward, backward, step, and pooling of four experts) and
+    ``rest``. Each turn measures all of them.
+
+    Args:
+        turns: Number of measurements.
+        style_size: Scale of the image for its style. Defaults to None, that of the preset.
+    """
+    torch.manual_seed(0)
+    inputs = torch.randn(1, 3, 256, 512)
+    size = {} if style_size is None else {"size": style_size}
+    encode = pick("style", {**STREAM["style"], **size}, "style").build()
+    pipelines = {name: _b0(trigger) for name, trigger in (("adapt", None), ("rest", NEVER))}
+    seconds: dict[str, list[float]] = {"style": [], "adapt": [], "rest": []}
+    for _ in range(turns + 1):
+        for name, spent in seconds.items():
+            start = time.process_time()
+            if name == "style":
+                encode(inputs)
+            else:
+                pipelines[name].step(inputs, domain=CONDITIONS[0])
+            spent.append(time.process_time() - start)
+    return {name: median(spent[1:]) for name, spent in seconds.items()}  # the first warms up
+
+
+def _b0(trigger: Mapping[str, Any] | None) -> AdaptationPipeline:
+    """Return a reservoir of four experts around SegFormer-B0 with random weights."""
+    cfg = get_config("mmseg::segformer/segformer_mit-b0_8xb1-160k_cityscapes-1024x1024.py")
+    init_default_scope("mmseg")
+    cfg.model.backbone.init_cfg = None
+    cfg.model.test_cfg = dict(mode="whole")
+    model = revert_sync_batchnorm(MODELS.build(cfg.model)).eval()
+    safeguards = dict(guard=None, trigger=trigger, router=dict(type="oracle"))
+    plan = RunBuilder(SEGMENTATION, "tent", reservoir=dict(preset="robust", **safeguards))
+    image_range = preprocessor_range(model.data_preprocessor)
+    context = TaskContext(model, segmentation_forward, image_range)
+    pipeline = plan.assemble(context)
+    for condition in CONDITIONS:
+        pipeline.step(torch.randn(1, 3, 256, 512), domain=condition)
+    return pipeline
+
+
+def speed_up(run: Mapping[str, Any], off: Mapping[str, Any], cost: Mapping[str, float]) -> float:
+    """Return the throughput of a run over that of the same frames without a trigger."""
+
+    def seconds(run: Mapping[str, Any]) -> float:
+        rested = run.get("trigger", {}).get("rests", 0) / run["frames"]
+        guard = 3 * run["probes"] / run["frames"]  # the source's pass, and two of mirror images
+        spent = rested * cost["rest"] + (1 - rested) * cost["adapt"]
+        return cost["style"] + spent + guard * cost["rest"]
+
+    return seconds(off) / seconds(run)
 
 
 def summarize(runs: Mapping[tuple[str, str], list[dict]], cost: Mapping[str, float]) -> list[list]:

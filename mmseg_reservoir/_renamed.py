@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 RENAMED = {
     "becotta.discriminator": "becotta.mixture",
@@ -53,6 +54,27 @@ class RenamedModules(MetaPathFinder, Loader):
         assert new is not None
         warnings.warn(f"{old} is now {new}: import that", DeprecationWarning, stacklevel=2)
         sys.modules[old] = importlib.import_module(new)
+
+
+def renamed_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module that exported these names.
+
+    Args:
+        module: ``__name__`` of the module.
+        names: Old names, and new ones with their modules below the package.
+    """
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        new = f"{__package__}.{names[name]}"
+        warnings.warn(
+            f"{module}.{name} is now {new}: import that", DeprecationWarning, stacklevel=2
+        )
+        room, _, new_name = new.rpartition(".")
+        return getattr(importlib.import_module(room), new_name)
+
+    return get
 
 
 def _new_name(fullname: str) -> str | None:

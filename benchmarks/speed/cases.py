@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.cifar_parts import CifarResNet20
+from benchmarks.classifier_parts import CifarResNet20
 from benchmarks.speed.naive import LiteralCotta, NaiveReservoir, PlainVGG
 from benchmarks.speed.recurring import fill
 from mmseg_reservoir.cls.backbones.trained import SmallViT

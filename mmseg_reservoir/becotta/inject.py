@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +94,7 @@ class BecottaParts(nn.Module):
     For other arguments see :func:`inject`.
     """
 
-    beyond_checkpoint = "mixtures of BECoTTA, whose gates look at the image"
+    beyond_checkpoint = "mixtures of BECoTTA, with gates that read the image"
     """What a plain checkpoint has no place for."""
 
     def __init__(
@@ -135,7 +135,7 @@ class BecottaParts(nn.Module):
         """Hook the discriminator before the backbone, and one mixture after each of the blocks."""
         self._handles = [backbone.register_forward_pre_hook(self.before_backbone)]
         for block, mixture in zip(blocks, self.mixtures, strict=True):
-            self._handles.append(block.register_forward_hook(mixture.after_block))
+            self._handles.append(block.register_forward_hook(cast(Any, mixture).after_block))
 
     def detach(self) -> None:
         """Undo :meth:`attach`."""
@@ -164,10 +164,10 @@ class BecottaParts(nn.Module):
         self.shares.value = one_hot(labels, len(self.domains))
 
 
-def transformer_stages(model: nn.Module, under: str = "backbone") -> list[tuple[int, nn.Module]]:
+def transformer_stages(model: nn.Module, under: str = "backbone") -> list[tuple[int, Any]]:
     """Return channels and blocks of every stage of a MixVisionTransformer."""
     backbone = getattr(model, under, None)
-    stages = getattr(backbone, "layers", None)
+    stages: Any = getattr(backbone, "layers", None)
     try:
         # A stage is [patch embedding, blocks, norm].
         return [(norm.normalized_shape[-1], blocks) for _, blocks, norm in stages]

@@ -112,6 +112,7 @@ class MixtureOfDomainExperts(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Add the experts' output to tokens ``(N, L, C)``."""
+        assert self.shares.value is not None  # set before the backbone
         weights = self.gates(tokens, self.shares.value.to(tokens))
         self.routing = weights if self.training else None
         return tokens + self.experts(tokens, weights)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from mmengine.model import BaseModel
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy, interpolate
 
 from ..core.image_range import ImageRange
@@ -32,10 +32,11 @@ class BecottaWarmup(BaseModel):
     """
 
     steps: Tensor
+    segmentor: Any
 
     def __init__(
         self,
-        segmentor: nn.Module,
+        segmentor: Any,
         discriminator_weight: float = 1.0,
         information_weight: float = 0.05,
         seed: int = 0,

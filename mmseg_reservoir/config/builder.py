@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .._renamed import renamed_names
 from ..core.guard import SOURCE_BATCHES
 from ..core.image_range import ImageRange
 from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
@@ -250,3 +251,9 @@ def _words(value: Any) -> str:
         words = [f"{name}={_words(part)}" for name, part in value.items() if part is not None]
         return ", ".join(words) or "-"
     return str(value)
+
+
+__getattr__ = renamed_names(
+    __name__,
+    {"Plan": "config.builder.RunBuilder", "Workplace": "config.builder.TaskContext"},
+)

@@ -40,7 +40,7 @@ class MethodBuilder:
         seed: int,
     ) -> None:
         options = {"type": method} if isinstance(method, str) else dict(method)
-        optimizer = options.pop("optimizer", None)
+        optimizer: Any = options.pop("optimizer", None)
         injected = ("forward", "space", "optimizer")
         self.method = pick("method", options, "method", "", injected, {"seed": seed})
         _check_task(self.method, task)

@@ -184,9 +184,10 @@ class ReservoirBuilder:
         return NormalizingEncoder(encoder, context.image_range.to_imagenet)
 
     def calibrate(
-        self, encode: Callable[[Tensor], Tensor], source: SourceImages | None
+        self, encode: Callable[[Tensor], Tensor] | None, source: SourceImages | None
     ) -> Calibration:
         """Return the styles of the source."""
         if isinstance(self.calibration, Calibration):
             return self.calibration
+        assert encode is not None  # build() made one for a router that needs styles
         return calibrate(encode, source, **self.calibration)

@@ -24,13 +24,13 @@ def without_side_effects(pipeline: AdaptationPipeline) -> Iterator[None]:
     method, router = pipeline.method, getattr(pipeline, "router", None)
     parameters, state = method.space.snapshot(), method.domain_state()
     if router is not None:
-        pipeline.router = copy.deepcopy(router)  # type: ignore[attr-defined]
+        pipeline.router = copy.deepcopy(router)
     try:
         with _forked_rng(pipeline):
             yield
     finally:
         if router is not None:
-            pipeline.router = router  # type: ignore[attr-defined]
+            pipeline.router = router
         method.load(parameters, state)
 
 

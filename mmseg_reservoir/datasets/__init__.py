@@ -6,9 +6,9 @@ segmentation (`seg.datasets`), so `street_scenes` only has layouts.
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 
+from .._renamed import renamed_names
 from ..config.schema import Options, pick
 from ..registry import register
 from . import ccc, cifar_c, domainnet, imagenet_c, pacs, street_scenes
@@ -65,12 +65,7 @@ def build_source(options: Options) -> LabeledImages:
     return pick("source", options, "source_images").build()
 
 
-def __getattr__(name: str) -> type:
-    if name != "LabelledImages":  # old name
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} is now LabeledImages", DeprecationWarning, stacklevel=2)
-    return LabeledImages
-
+__getattr__ = renamed_names(__name__, {"LabelledImages": "datasets.LabeledImages"})  # old name
 
 __all__ = [
     "CCC",

@@ -33,15 +33,16 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
             f"--jobs is a number of cores of this machine, 1 or more, and not for a cluster, got "
             f"{jobs}"
         )
-    options = {"address": address} if address else {"num_cpus": jobs, "include_dashboard": False}
+    options: dict[str, Any] = {"address": address}
     if not address:
+        options = {"num_cpus": jobs, "include_dashboard": False}
         options["address"] = "local"  # though RAY_ADDRESS may name a cluster
         # What can be imported here can be in its processes.
         paths = os.pathsep.join(filter(None, sys.path))
         options["runtime_env"] = {"env_vars": {"PYTHONPATH": paths}}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(**options, logging_level="ERROR")
+        ray.init(**options, logging_level="ERROR")  # type: ignore[arg-type]
     except Exception as error:  # Ray raises whatever it finds, plain Exceptions among it
         raise ReservoirError(
             f"Ray did not start ({error}): check --ray {address}"

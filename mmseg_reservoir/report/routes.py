@@ -70,12 +70,11 @@ def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[Segment]:
 
 
 class ExpertUse(NamedTuple):
-    """Share of each segment's images by expert: rows are experts, columns are segments."""
+    """Share of each segment's images by expert (rows), and the number of experts at its end."""
 
     labels: list[str]
     shares: list[list[float]]
     k: list[int]
-    """Number of experts at the end of each segment."""
 
 
 def expert_use(routes: Routes) -> ExpertUse:

@@ -15,13 +15,7 @@ from .scores import metric_of
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run with its displayed name.
-
-    Args:
-        name: Displayed name.
-        results: Content of its ``results.json``.
-        styles: Stored styles; None without any.
-    """
+    """The results of a run with its displayed name and its stored styles."""
 
     name: str
     results: Results

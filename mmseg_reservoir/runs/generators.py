@@ -18,7 +18,7 @@ def seed_generators(seed: int) -> None:
 
 def save_generators() -> dict[str, Any]:
     """Return the state of these generators, as plain data and tensors."""
-    name, keys, *rest = np.random.get_state()
+    name, keys, *rest = np.random.get_state(legacy=True)
     return {
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),

@@ -14,7 +14,7 @@ from ..io.files import explain_disk_errors, remedy, remove_file
 try:
     import fcntl
 except ImportError:  # Windows: there the user has to see to it
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 _RESULTS = ("results.json", "results.csv", "routes.jsonl")
 

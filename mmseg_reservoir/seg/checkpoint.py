@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlparse
 
 import torch
@@ -68,7 +68,7 @@ def check_compatible(
         allow_mismatch: Whether to log a misfit as a warning instead of raising.
     """
     if is_model_wrapper(model):
-        model = model.module
+        model = cast(nn.Module, model.module)
     weights = checkpoint.get("state_dict", checkpoint)
     saved = {n.removeprefix("module."): t for n, t in weights.items() if isinstance(t, Tensor)}
     expected = model.state_dict()

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from annotated_types import Ge
@@ -30,9 +30,9 @@ class _NamesBrokenFiles:
 
     def prepare_data(self, idx: int) -> Any:
         try:
-            return super().prepare_data(idx)
+            return super().prepare_data(idx)  # type: ignore[misc]
         except Exception as error:
-            raise ReservoirError(explain(self.get_data_info(idx), error)) from error
+            raise ReservoirError(explain(cast(Any, self).get_data_info(idx), error)) from error
 
 
 @DATASETS.register_module()
@@ -185,21 +185,8 @@ class UnlabeledImages(_NamesBrokenFiles, BaseSegDataset):
 
 
 _CARLA = {
-    1: 2,
-    2: 4,
-    4: 11,
-    5: 5,
-    6: 0,
-    7: 0,
-    8: 1,
-    9: 8,
-    10: 13,
-    11: 3,
-    12: 7,
-    13: 10,
-    18: 6,
-    22: 9,
-}
+    1: 2, 2: 4, 4: 11, 5: 5, 6: 0, 7: 0, 8: 1, 9: 8, 10: 13, 11: 3, 12: 7, 13: 10, 18: 6, 22: 9
+}  # fmt: skip
 """Ids of SHIFT -> train ids of Cityscapes. Lane markings are road, and every vehicle is a car."""
 
 

@@ -149,7 +149,7 @@ class EfficientViT(BaseModule):
         inputs = stem
         for i, (width, depth) in enumerate(zip(widths, depths, strict=True)):
             attends = i >= 2  # the two coarse stages
-            stage = [InvertedBottleneck(inputs, width, stride=2, norm=not attends)]
+            stage: list[nn.Module] = [InvertedBottleneck(inputs, width, stride=2, norm=not attends)]
             for _ in range(depth):
                 stage.append(
                     attention_block(width, head)

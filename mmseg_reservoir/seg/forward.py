@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from mmseg.models import EncoderDecoder
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core.unfit_images import explain_unfit
 from ..errors import ReservoirError
@@ -60,7 +59,7 @@ def _forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def check_model(model: nn.Module, inputs: Tensor) -> None:
+def check_model(model: Any, inputs: Tensor) -> None:
     """Refuse a model that adaptation cannot use, by what it gives rather than by its class.
 
     The model is tried on inputs as its preprocessor makes them, and left in evaluation mode.
@@ -118,7 +117,7 @@ def _describe(output: Any) -> str:
     return f"a {type(output).__name__}{inside}"
 
 
-def _window(test_cfg: Mapping[str, Any]) -> tuple[int, int]:
+def _window(test_cfg: Any) -> tuple[int, int]:
     """Height and width of a sliding window, if windows can cover an image."""
     crop, stride = test_cfg.get("crop_size"), test_cfg.get("stride")
     for size in (crop, stride):

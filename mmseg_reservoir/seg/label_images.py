@@ -14,23 +14,13 @@ Palette = Sequence[Sequence[int]]
 """RGB by train id."""
 
 NO_LABEL = 255
-"""The train id of what has no class."""
+"""The train id of pixels without a class."""
 
 CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 """Cityscapes' label id of each of its 19 train ids."""
 
-EXPERT_COLORS = (
-    (0x4C, 0x78, 0xA8),
-    (0xF5, 0x85, 0x18),
-    (0x54, 0xA2, 0x4B),
-    (0xE4, 0x57, 0x56),
-    (0xB2, 0x79, 0xA2),
-    (0x72, 0xB7, 0xB2),
-    (0xEE, 0xCA, 0x3B),
-    (0x9D, 0x75, 0x5D),
-    (0xFF, 0x9D, 0xA6),
-    (0xBA, 0xB0, 0xAC),
-)
+_HEX = "4C78A8 F58518 54A24B E45756 B279A2 72B7B2 EECA3B 9D755D FF9DA6 BAB0AC"
+EXPERT_COLORS = tuple(tuple(bytes.fromhex(color)) for color in _HEX.split(" "))
 """RGB by expert, those of the live page; from the eleventh expert on they repeat."""
 
 _KEY_CLASSES = 6  # in the key of an overlay, at most
@@ -113,18 +103,18 @@ def draw_key(
 
 
 def to_label_ids(label: np.ndarray) -> np.ndarray:
-    """Cityscapes' label ids of its train ids; 255 where there is no class."""
+    """Return Cityscapes' label ids of its train ids; 255 where there is no class."""
     ids = np.full(256, NO_LABEL, np.uint8)
     ids[: len(CITYSCAPES_IDS)] = CITYSCAPES_IDS
     return ids[label.astype(np.uint8)]
 
 
 def label_stem(name: str) -> str:
-    """Return the name of a frame as its label has it: ACDC's image suffix is left out."""
+    """Return the name of a frame without ACDC's image suffix, as in the name of its label."""
     return name.removesuffix("_rgb_anon")
 
 
 def write_image(path: Path, image: np.ndarray) -> None:
-    """Write a picture (BGR or grey) in the format of its suffix, all of it or nothing."""
+    """Write a picture (BGR or gray) atomically, in the format of its suffix."""
     # cv2.imwrite reports no error of the disk that comes when it closes the file.
     write_bytes(path, cv2.imencode(path.suffix, image)[1].data, durable=False)

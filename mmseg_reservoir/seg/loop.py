@@ -142,7 +142,7 @@ class RecurringTestLoop(TestLoop):
 
     def _loaders(
         self, runner: Runner, dataloader: Mapping[str, Any], domains: Mapping[str, str | Mapping]
-    ) -> dict[str, DataLoader]:
+    ) -> dict[str, Any]:
         loaders = {}
         for name, domain in domains.items():
             options = dataset_of(domain, dataloader["dataset"])
@@ -283,7 +283,7 @@ class RecurringTestLoop(TestLoop):
             self.runner.logger.warning(f"image skipped: {image.cause}")
 
 
-def _without_first(loader: DataLoader, count: int) -> DataLoader:
+def _without_first(loader: Any, count: int) -> DataLoader:
     """Return the same loader without its first batches."""
     return DataLoader(
         loader.dataset,

@@ -16,7 +16,6 @@ from mmengine.registry import METRICS
 from mmengine.runner.amp import autocast
 from mmseg.evaluation import IoUMetric
 from torch import nn
-from torch.utils.data import DataLoader
 
 from ..core.side_effects import without_side_effects
 from ..errors import ReservoirError
@@ -42,6 +41,8 @@ class VisitIoUMetric(IoUMetric):
     per_class: dict[str, float | None] = {}
     strange_labels = 0
     strange_so_far = 0
+    format_only: bool
+    results: list[Any]
     _has_warned = False
 
     def __init__(self, iou_metrics: Sequence[str] = ("mIoU",), **options: Any) -> None:
@@ -150,7 +151,7 @@ def evaluate(evaluator: Evaluator, size: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def evaluate_frozen(
-    model: nn.Module, loader: DataLoader, evaluator: Evaluator, domain: str, fp16: bool = False
+    model: Any, loader: Any, evaluator: Evaluator, domain: str, fp16: bool = False
 ) -> dict[str, Any]:
     """Test a frozen model on a set; neither the model nor a hook notices it.
 

@@ -48,7 +48,9 @@ class QuietRunner(Runner):
         logger = super().build_logger(*args, **kwargs)
         for handler in logger.handlers:
             if isinstance(handler, logging.FileHandler):
-                handler.handleError = partial(_end_log, logger, handler)
+                handler.handleError = partial(  # type: ignore[method-assign]
+                    _end_log, logger, handler
+                )
             else:
                 handler.addFilter(_is_for_terminals)
         return logger

@@ -157,7 +157,7 @@ class AdaptiveSegmentor(BaseModel):
         # A prediction at the size of the labels is final: resizing it to the input's and back
         # would blur it.
         if not all(logits.shape[-2:] == tuple(meta["ori_shape"][:2]) for meta in metas):
-            head = self.segmentor.decode_head
+            head: Any = self.segmentor.decode_head
             head = head[-1] if isinstance(head, nn.ModuleList) else head
             logits = head.predict_by_feat(logits, metas)
         return self.segmentor.postprocess_result(logits, data_samples)

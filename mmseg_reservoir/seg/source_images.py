@@ -30,7 +30,7 @@ from .forward import check_model, segmentation_forward
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 
 
-def context_of(cfg: Config, model: nn.Module) -> TaskContext:
+def context_of(cfg: Config, model: Any) -> TaskContext:
     """Return the context of a segmentor with loaded weights and of its test data."""
     image_range = preprocessor_range(model.data_preprocessor)
     return TaskContext(model, segmentation_forward, image_range, ConfigSource(cfg, model))
@@ -54,7 +54,7 @@ class ConfigSource:
         model: Preprocesses them.
     """
 
-    def __init__(self, cfg: Config, model: nn.Module) -> None:
+    def __init__(self, cfg: Config, model: Any) -> None:
         self.cfg, self.model = cfg, model
         self.batch_size: int = cfg.test_dataloader.batch_size
         self._is_checked = False
@@ -130,4 +130,4 @@ def find_source_images(folder: Path | None) -> dict[str, Any] | None:
     images = {kind: n for kind, n in kinds.items() if kind.lower() in IMAGE_SUFFIXES}
     if not images:
         raise ReservoirError(f"--source-images: there is no image in the folder {folder}")
-    return {"data_root": str(folder), "img_suffix": max(images, key=images.get)}
+    return {"data_root": str(folder), "img_suffix": max(images, key=images.__getitem__)}

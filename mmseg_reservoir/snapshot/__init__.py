@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .._renamed import renamed_names
 from ..core.pipeline import AdaptationPipeline
 from ..errors import ReservoirError
 from .folder import read_folder, write_folder
@@ -49,3 +50,5 @@ def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> N
 
 
 __all__ = ["ReservoirSnapshot", "load_reservoir", "read_folder", "save_reservoir", "write_folder"]
+
+__getattr__ = renamed_names(__name__, {"Contents": "snapshot.ReservoirSnapshot"})

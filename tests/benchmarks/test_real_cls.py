@@ -6,9 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks import cifar_parts, classifiers, real_cls
-from benchmarks.cifar_parts import CifarResNet20, corrupted_cifar
-from benchmarks.remembered_styles import RememberedStyles
+from benchmarks import classifier_parts, classifiers, real_cls
+from benchmarks.classifier_parts import CifarResNet20, RememberedStyles, corrupted_cifar
 from mmseg_reservoir.cls.run import run
 from mmseg_reservoir.cls.streams import build_stream
 from mmseg_reservoir.config.presets import PRESETS, with_preset
@@ -36,7 +35,7 @@ def small(monkeypatch):
     """Short streams, small styles, and no other processes, which would know nothing of this."""
     style = {**with_preset("published")["style"], "size": (8, 8)}
     monkeypatch.setitem(PRESETS, "small", {**with_preset("published"), "style": style})
-    monkeypatch.setattr(cifar_parts, "DOMAINS", ("fog", "contrast"))
+    monkeypatch.setattr(classifier_parts, "DOMAINS", ("fog", "contrast"))
     monkeypatch.setattr(real_cls, "CALIBRATION", 6)
     threads = torch.get_num_threads()
     pool = lambda workers, mp_context: ThreadPoolExecutor(1)  # noqa: E731

@@ -1,7 +1,6 @@
 import pytest
 
-from benchmarks.trigger import summarize
-from benchmarks.trigger_time import speed_up
+from benchmarks.trigger import speed_up, summarize
 
 COST = {"style": 1.0, "adapt": 3.0, "rest": 1.0}
 

@@ -111,7 +111,7 @@ def test_wrong_files_are_named(capsys, source, tmp_path, tiny_model):
 def test_wrong_model_is_named(capsys, source, config, tmp_path):
     out = tmp_path / "out.pth"
     line = fail(capsys, source, out)  # the default is B5
-    assert "a MiT of its own (1-2-1-1 blocks, width 8), the config's model MiT-B5" in line
+    assert "another MiT (1-2-1-1 blocks, width 8), the config's model MiT-B5" in line
     assert "no config file none.py" in fail(capsys, source, out, "--config", "none.py")
     runtime = CONFIGS / "_base_/runtime.py"
     assert "runtime.py has no model" in fail(capsys, source, out, "--config", runtime)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 
 from torch import nn
 
+from ..._renamed import renamed_names
 from ...config.schema import Options, pick
 from ...errors import ReservoirError
 from ...registry import register
@@ -49,12 +49,7 @@ def build_backbone(options: Options) -> nn.Module:
     return net.eval()
 
 
-def __getattr__(name: str) -> type:
-    if name != "Normalised":  # old name
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} is now Normalized", DeprecationWarning, stacklevel=2)
-    return Normalized
-
+__getattr__ = renamed_names(__name__, {"Normalised": "cls.backbones.Normalized"})  # old name
 
 __all__ = [
     "CifarResNeXt",

@@ -28,21 +28,16 @@ from .style import Chart
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and its charts.
-
-    Args:
-        title: Heading.
-        charts: Charts below it.
-        key: Anchor of the section.
-        link: Text of its link in the navigation; no link if it is empty.
-        least: Least width of a chart in pixels, on screens that are wide enough.
-    """
+    """A heading and its charts."""
 
     title: str
     charts: list[Chart]
     key: str
+    """Anchor of the section."""
     link: str = ""
+    """Text of its link in the navigation; no link if it is empty."""
     least: int = 400
+    """Least width of a chart in pixels, on screens that are wide enough."""
 
 
 def write_page(

@@ -143,21 +143,14 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores of one run by domain and visit.
-
-    Args:
-        run: Name of the run.
-        base: Name of its base; None if that is not on the page.
-        published: Name of its published row; None without one.
-        visits: Number of visits.
-        rows: By domain and, at the end, of the mean: a score per visit, then their mean.
-    """
+    """Scores of one run, with the names of its base and published row where it has them."""
 
     run: str
     base: str | None
     published: str | None
     visits: int
     rows: dict[str, list[Score]]
+    """By domain and, at the end, of the mean: a score per visit, then their mean."""
 
 
 def score_table(
@@ -172,20 +165,18 @@ def score_table(
     rows = {}
     for domain, values in scores.items():
         before = base_scores.get(domain, [])
-        cells = [
-            Score(
-                _finite(value),
-                _finite(value - before[i]) if i < len(before) else None,
-                _difference(pairs, domain, i + 1),
-            )
-            for i, value in enumerate(values)
-        ]
+        published = {visit: pair[1] for visit, pair in pairs.get(domain, {}).items()}
+        cells = []
+        for i, value in enumerate(values):
+            to_base = value - before[i] if i < len(before) else None
+            to_published = value - published[i + 1] if i + 1 in published else None
+            cells.append(Score(*map(_finite, (value, to_base, to_published))))
         cells += [Score(None)] * (visits - len(cells))
         both = min(len(values), len(before))
         to_base = _mean(values[:both]) - _mean(before[:both]) if both else None
         rows[domain] = [*cells, Score(_finite(_mean(values)), _finite(to_base))]
-    published = row.name if pairs and row else None
-    return ScoreTable(run.name, base.name if base else None, published, visits, rows)
+    row_name = row.name if pairs and row else None
+    return ScoreTable(run.name, base.name if base else None, row_name, visits, rows)
 
 
 def overview(runs: Sequence[ShownRun], tables: Sequence[ScoreTable]) -> list[dict[str, Any]]:
@@ -216,13 +207,6 @@ def _published(run: ShownRun, warn: Callable[[str], object]) -> Row | None:
     except ReservoirError as error:
         warn(f"{run.name}: no published row: {error}")
         return None
-
-
-def _difference(pairs: dict, domain: str, visit: int) -> float | None:
-    if visit not in pairs.get(domain, {}):
-        return None
-    ours, published = pairs[domain][visit]
-    return _finite(ours - published)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -27,19 +27,13 @@ SYMBOLS = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure on the page.
-
-    Args:
-        title: Heading.
-        figure: Plotly's figure. The page sets the colors of text and grid.
-        caption: How to read it. Defaults to none.
-        wide: Use the full width of the page.
-    """
+    """A figure on the page, which sets the colors of text and grid."""
 
     title: str
     figure: go.Figure
     caption: str = ""
     wide: bool = False
+    """Whether it uses the full width of the page."""
 
     @property
     def legend(self) -> list[Key]:
@@ -48,21 +42,16 @@ class Chart:
 
 
 class Key(NamedTuple):
-    """One entry of a chart's legend.
-
-    Args:
-        trace: Index of the trace in the figure.
-        name: Name of the trace.
-        color: Its color.
-        dash: Dashes of its line in SVG; None without a line.
-        outline: Outline of its marker in SVG; None for a filled box.
-    """
+    """One entry of a chart's legend."""
 
     trace: int
+    """Index of the trace in the figure."""
     name: str
     color: str
     dash: str | None = None
+    """Dashes of its line in SVG; None without a line."""
     outline: str | None = None
+    """Outline of its marker in SVG; None for a filled box."""
 
 
 def _key(index: int, trace: Any) -> Key:

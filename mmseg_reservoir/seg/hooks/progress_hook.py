@@ -31,7 +31,7 @@ class ProgressHook(Hook):
     def __init__(self, interval: float = 30.0, file: str | None = None) -> None:
         self.interval = interval
         self.file = None if file is None else Path(file)
-        self._progress: StreamProgress | None = None
+        self._progress: Any = None  # a StreamProgress while a test runs
 
     def before_test(self, runner: Runner) -> None:
         """Start the clock and, on a terminal, the bar."""

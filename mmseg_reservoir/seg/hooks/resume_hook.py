@@ -44,7 +44,11 @@ class ResumeHook(Hook):
         images: int | None = None,
         keep_mb: float = 500.0,
     ) -> None:
-        self.options = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
+        self.options: dict[str, Any] = {
+            "resume": resume,
+            "overwrite": overwrite,
+            "minutes": minutes,
+        }
         self.options |= {"images": images, "keep_mb": keep_mb}
 
     def before_run(self, runner: Runner) -> None:
