@@ -25,9 +25,6 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 Filter = Literal["bilinear", "bicubic"]
 
 
-Filter = Literal["bilinear", "bicubic"]
-
-
 @checked
 @dataclass(frozen=True)
 class Preprocess:
