@@ -94,8 +94,8 @@ class BecottaParts(nn.Module):
     For other arguments see :func:`inject`.
     """
 
-    beyond_checkpoint = "mixtures of BECoTTA, with gates that depend on the image"
-    """What a plain checkpoint cannot store, for the error of an export."""
+    beyond_checkpoint = "mixtures of BECoTTA, with gates that read the image"
+    """What a plain checkpoint has no place for."""
 
     def __init__(
         self,
