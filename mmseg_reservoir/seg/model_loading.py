@@ -186,7 +186,7 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
 
 def class_count(model: Any) -> int:
     """Return how many classes a segmentor has."""
-    head = model.decode_head
+    head: Any = model.decode_head
     return (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
 
 
