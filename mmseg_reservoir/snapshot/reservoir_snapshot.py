@@ -114,9 +114,9 @@ class ReservoirSnapshot:
         """Return what components report of an expert, as plain JSON values."""
         kinds = {name: part_class(self.identity[name]) for name in expert.parts}
         return {
-            name: kind.summary(expert.parts[name])
+            name: kind.summary(entry)
             for name, kind in kinds.items()
-            if kind is not None and expert.parts[name] is not None
+            if kind is not None and (entry := expert.parts[name]) is not None
         }
 
     @property
