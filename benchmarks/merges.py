@@ -25,7 +25,7 @@ from benchmarks.common import median_seconds
 from mmseg_reservoir.core.reservoir import Tally
 from mmseg_reservoir.report.tables import make_table
 from mmseg_reservoir.snapshot import read_folder, write_folder
-from mmseg_reservoir.snapshot.exchange import Base, absorb, news
+from mmseg_reservoir.snapshot.exchange import Base, delta, merge_delta
 from mmseg_reservoir.snapshot.reservoir_snapshot import ReservoirSnapshot
 
 _IMAGES = 10
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     contents = read_folder(args.folder)
     base = Base.of(contents, [0] * len(contents.experts))
     camera, revisions = with_more_images(contents), [1] * len(contents.experts)
-    merge = repeat(lambda: absorb(contents, revisions, news(camera, base), base), args.times)
+    merge = repeat(lambda: merge_delta(contents, revisions, delta(camera, base), base), args.times)
     merging = median_seconds(merge)
     with tempfile.TemporaryDirectory() as folder:
         write = repeat(lambda: write_folder(contents, Path(folder) / "r"), args.times)

@@ -59,8 +59,9 @@ def timed(pipeline: AdaptationPipeline, clock: Callable[[], float]) -> Iterator[
             (method, "load", "check-out"),
             (pipeline.reservoir, "commit", "commit"),
             (pipeline, "_predict_together", "ensemble"),
-            (pipeline, "_apply_safeguards", "care"),
         ]
+        if pipeline.safeguards is not None:
+            timers.append((pipeline.safeguards, "apply", "care"))
     rollback = methods_base.StepRollback
 
     class TimedRollback(rollback):

@@ -94,7 +94,7 @@ class BecottaParts(nn.Module):
     For other arguments see :func:`inject`.
     """
 
-    beyond_checkpoint = "mixtures of BECoTTA, whose gates look at the image"
+    beyond_checkpoint = "mixtures of BECoTTA, with gates that read the image"
     """What a plain checkpoint has no place for."""
 
     def __init__(

@@ -40,7 +40,7 @@ OPTIONAL = (
     "custom_imports",
 )
 """Valid keys of a config."""
-_NOT_SAVING = ("work_dir", "resume", "overwrite", "say")
+_NOT_SAVING = ("work_dir", "resume", "overwrite", "report")
 """Arguments of `RunSaver` that are not options of ``saving``."""
 
 
@@ -70,9 +70,9 @@ def run(
     check_keys(config)
     seed = int((config.get("randomness") or {}).get("seed") or 0)
     plan = check_all(config, seed)
-    say: Callable[[str], None] = (lambda text: None) if quiet else print
+    report: Callable[[str], None] = (lambda text: None) if quiet else print
     saving = config.get("saving") or {}
-    with RunSaver(work_dir, resume, overwrite, **saving, report=say) as saver:
+    with RunSaver(work_dir, resume, overwrite, **saving, report=report) as saver:
         seed_generators(seed)
         device = find_device(config.get("device"))
         stream = build_stream(config["stream"], build_dataset(config["data"]), seed)
@@ -82,7 +82,7 @@ def run(
                 f"{type(model.method).__name__} or its reservoir learns from source images: name "
                 "them, source_images=dict(type=...)"
             )
-        say(model.plan.describe())
+        report(model.plan.describe())
         at_start = {
             **about_pipeline(model.pipeline),
             "seed": seed,

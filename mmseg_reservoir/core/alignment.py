@@ -9,10 +9,9 @@ affine per channel, so it can be folded into the layer's weight and bias.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -20,22 +19,14 @@ from torch import Tensor, nn
 
 from ..option_types import Count, Natural, Positive, PositiveFraction
 from ..registry import register
+from .aligned_passes import INPUT, AlignedPasses, Forward
 from .correction import Correction
 from .domain_moments import PROBES, SETTLE, DomainMoments
 from .losses import entropy
-from .moments import (
-    Reference,
-    average_moments,
-    channel_moments,
-    channels_of,
-    norm_layers,
-)
+from .moments import Reference, average_moments, channels_of, norm_layers
 from .reservoir_part import ReservoirPart, State, padded
 from .state import copied_to
 
-Forward = Callable[[Tensor], Tensor]
-INPUT = "input"
-"""The name of the input channels among the layers."""
 _SURE = 0.15  # worth of one nat of entropy, in units of mirror agreement
 _EVENTS = 1000  # that are remembered
 _COUNTS = ("images", "batches")  # of a domain's moments
@@ -43,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 @register("alignment", "moments")
-class Alignment(ReservoirPart):
+class Alignment(AlignedPasses, ReservoirPart):
     """Corrects the moments of normalization layers, each expert by those of its own domain.
 
     Expert 0, the source's, is never aligned. Outside :meth:`expert` the model is the plain one.
@@ -70,40 +61,12 @@ class Alignment(ReservoirPart):
         prior: Natural = 10,
         layers: Literal["norms", "input", "both"] = "norms",
     ) -> None:
-        self.correction = Correction(kappa, reach, strength, window, prior)
-        self.window, self.layers = window, layers
-        self.reference: Reference | None = None
+        super().__init__(Correction(kappa, reach, strength, window, prior), layers)
+        self.window = window
         self.domains: list[DomainMoments | None] = [None]
         """By expert; None where there is nothing to align by."""
         self.events: list[dict[str, Any]] = []
-        self._seen: dict[str, list[tuple[Tensor, Tensor]]] = {}  # by layer, of the current pass
-        self._before: tuple[Tensor, Tensor] | None = None  # moments at the start of the pass
         self._pending: list[tuple[Tensor, Tensor, int]] = []  # of batches that fit no expert yet
-        self._current: DomainMoments | None = None
-        self._device = torch.device("cpu")  # of the model
-        self._mode = "off"  # or "measure", "align", "learn"
-        self._batch: Tensor | None = None
-
-    # Set-up
-
-    def attach(self, model: nn.Module, forward: Forward) -> Forward:
-        """ExpertHealth the normalization layers of a model; return the forward function to use."""
-        self._device = next((p.device for p in model.parameters()), self._device)
-        if self.layers != INPUT:
-            for name, module in norm_layers(model).items():
-                module.register_forward_hook(partial(self._correct_output, name))
-        return partial(self._forward, forward)
-
-    @contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Measure the reference: within, forward passes are those of source images."""
-        self._mode, self._seen = "measure", {}
-        try:
-            yield
-        finally:
-            seen, self._mode, self._seen = self._seen, "off", {}
-        if seen and sum(len(mean) for mean, _ in next(iter(seen.values()))) > 1:
-            self.reference = Reference.of(seen)
 
     def take_reference(self, model: nn.Module, saved: Mapping[str, Any] | None) -> None:
         """Take a saved reference of this model, or that of its BatchNorm layers.
@@ -114,8 +77,7 @@ class Alignment(ReservoirPart):
         if not layers and self.layers != INPUT:
             _logger.info("alignment: %s has no layer to align", type(model).__name__)
             return
-        known = {INPUT: 3, **layers}
-        if saved is not None and saved["layers"].items() <= known.items():
+        if saved is not None and saved["layers"].items() <= {INPUT: 3, **layers}.items():
             self.reference = Reference(**copied_to(dict(saved), self._device))
             return
         reference = None if self.layers == INPUT else Reference.of_batch_norm(model)
@@ -174,34 +136,19 @@ class Alignment(ReservoirPart):
             yield
 
     @contextmanager
-    def _by(self, domain: DomainMoments | None, batch: Tensor | None = None) -> Iterator[None]:
-        """Align forward passes by some moments; None leaves the model plain."""
-        self._mode, self._batch, self._current = "align", batch, domain
-        if domain is None:
-            self._mode = "off"
-        try:
-            yield
-        finally:
-            self._mode, self._batch, self._current = "off", None, None
-
-    @contextmanager
     def waiting(self, batch: Tensor, index: int) -> Iterator[None]:
         """Predict images that fit no expert: their moments wait until a domain is opened."""
         if self.reference is None:
             yield
             return
-        self._current = self.domains[index]
-        self._mode, self._batch, self._seen = "wait", batch, {}
-        try:
+        with self._observing(self.domains[index], batch) as seen:
             yield
             layers = self.reference.layers
-            if len(self._seen) == len(layers):
-                parts = [average_moments(self._seen[name]) for name in layers]
+            if len(seen) == len(layers):
+                parts = [average_moments(seen[name]) for name in layers]
                 mean, logvar = (torch.cat(moments) for moments in zip(*parts, strict=True))
                 self._pending.append((mean, logvar, len(batch)))
                 del self._pending[: -self.window]
-        finally:
-            self._mode, self._batch, self._current, self._seen = "off", None, None, {}
 
     def settle(self, index: int, images: int) -> None:
         """Count images that an expert has learned from; none waits for a domain any more."""
@@ -258,72 +205,6 @@ class Alignment(ReservoirPart):
         self.events = [*self.events, event][-_EVENTS:]
         return passes
 
-    # The passes
-
-    def _forward(self, forward: Forward, inputs: Tensor) -> Tensor:
-        """Run the model; the first pass over the batch of a step is the one that is learned."""
-        learns = self._mode == "align" and inputs is self._batch
-        if learns:
-            assert self._current is not None
-            self._mode, self._seen = "learn", {}
-            self._before = self._current.mean.clone(), self._current.logvar.clone()
-        try:
-            if self.layers != "norms":
-                inputs = self._corrected(INPUT, inputs, 1)
-            return forward(inputs)
-        finally:
-            if learns:
-                self._mode, self._batch, self._seen, self._before = "align", None, {}, None
-
-    def _correct_output(
-        self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
-    ) -> Tensor | None:
-        """Measure and correct the output of a layer."""
-        return None if self._mode == "off" else self._corrected(name, output, _axis(module, output))
-
-    def _corrected(self, name: str, output: Tensor, axis: int) -> Tensor:
-        """Return an output with the moments that an expert gives it."""
-        if self._mode == "off":
-            return output
-        domain = self._current
-        corrects = domain is not None and self._is_within_reach(name, domain)
-        # Beyond the reach nothing is measured either: the trial of a larger one does.
-        if self._mode in ("measure", "wait") or (self._mode == "learn" and corrects):
-            self._seen.setdefault(name, []).append(channel_moments(output, axis))
-        if domain is None or not corrects:
-            return output
-        images = 0
-        if self._mode == "learn":
-            assert self._batch is not None
-            images = len(self._batch)
-            self._learn(domain, name, images)
-        assert self.reference is not None
-        gain, shift = self.correction.of(self.reference, domain, name, images)
-        shape = [1] * output.ndim
-        shape[axis] = -1
-        gain, shift = gain.view(shape).to(output.dtype), shift.view(shape).to(output.dtype)
-        return torch.addcmul(shift, output, gain)
-
-    def _is_within_reach(self, name: str, domain: DomainMoments) -> bool:
-        assert self.reference is not None
-        return self.reference.position(name) < self.correction.reach_of(domain)
-
-    def _learn(self, domain: DomainMoments, name: str, images: int) -> None:
-        """Move the moments of a layer by those of the batch: the mean over its calls so far."""
-        assert self.reference is not None
-        assert self._before is not None
-        where, weight = self.reference.where(name), domain.weight_of(images, self.window)
-        seen = average_moments(self._seen[name])
-        for own, before, new in zip((domain.mean, domain.logvar), self._before, seen, strict=True):
-            new = torch.where(torch.isfinite(new), new, before[where])
-            own[where] = torch.lerp(before[where], new, weight)
-
-    def _new_domain(self) -> DomainMoments:
-        assert self.reference is not None
-        return DomainMoments(self.reference.mean.clone(), self.reference.logvar.clone())
-
-    # What others read
-
     def merge_options(self) -> State:
         """Return the options that it was made with."""
         return {**asdict(self.correction), "layers": self.layers}
@@ -359,8 +240,7 @@ class Alignment(ReservoirPart):
         count = 0 if reference is None else len(reference.layers)
         return {"layers": count, "experts": experts, "events": list(self.events)}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that the next step depends on."""
+    def state_dict(self) -> State:
         reference = None if self.reference is None else self.reference.state_dict()
         experts: list[State] = [
             {"moments": None if domain is None else domain.state_dict(), "events": []}
@@ -376,8 +256,7 @@ class Alignment(ReservoirPart):
         state = {"shared": {"reference": reference}, "experts": experts, "stream": stream}
         return copied_to(state, torch.device("cpu"))
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
+    def load_state_dict(self, state: State) -> None:
         state = copied_to(state, self._device)
         reference, experts = state["shared"]["reference"], state["experts"]
         if reference is not None:
@@ -423,14 +302,6 @@ class Alignment(ReservoirPart):
     @classmethod
     def renumber_stream(cls, stream: Any, numbering: Sequence[int], count: int) -> Any:
         return stream and {**stream, "event_order": None}  # merged events are ordered by expert
-
-
-def _axis(module: nn.Module, output: Tensor) -> int:
-    """Return the axis of the channels in the output of a layer."""
-    # Subclasses that normalize maps (N, C, H, W) over C permute them to do so.
-    last = isinstance(module, nn.LayerNorm) and type(module).forward is nn.LayerNorm.forward
-    tokens = isinstance(module, nn.LayerNorm) and output.ndim == 3
-    return output.ndim - 1 if last or tokens else 1
 
 
 def _agreement(logits: Tensor, others: Tensor) -> float:

@@ -18,7 +18,7 @@ must not be aligned away.
 
 The moments lean on the source: ``m_d`` is the reference, moved ``n / (n + prior)`` of the way to
 the average of the domain's ``n`` images, of which at most ``window`` count. Full trust is too much
-on real frames, whose content differs between domains, too.
+on real frames, since their content differs between domains, too.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @register("pipeline", "reset")
 class DomainResetPipeline(AdaptationPipeline):
-    """One model that starts anew whenever the router sees another domain.
+    """One model that is reset whenever the router sees another domain.
 
     With RDumb's method this is the paper's "RDumb w/ VGG": the detector of the reservoir, but a
-    reset to the source in the place of an expert.
+    reset to the source instead of an expert.
 
     Args:
         method: The adaptation method.

@@ -1,4 +1,4 @@
-"""What a guard knows of one expert: how its answers compare with those of the source."""
+"""The health of one expert: how its predictions compare with those of the source model."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_LITTLE = 1e-6  # instead of no doubt at all
+_SMALLEST = 1e-6  # error that is expected at least
 
 
 class ProbePair(NamedTuple):
-    """What one set of parameters says of a batch: logits ``(N, C, *spatial)``.
+    """The logits ``(N, C, *spatial)`` of a batch and, of maps, those of its mirror image.
 
-    Of its mirror image, too, where labels are a map: turned back, so that pixels are in place.
+    The latter are flipped back, so that pixels correspond.
     """
 
     plain: Tensor
@@ -23,7 +23,23 @@ class ProbePair(NamedTuple):
 
 @dataclass
 class ExpertHealth:
-    """What a `LabelGuard` knows of one expert; from ``labels`` on, moving averages."""
+    """The record of a `LabelGuard` for one expert; from ``labels`` on, averages over probes.
+
+    Args:
+        batches: Number of batches.
+        next: Batch of the next probe.
+        interval: Batches between two probes.
+        scale: Weight of the expert's updates.
+        probes: Number of probes.
+        alarms: Number of alarms.
+        labels: Histogram of the expert's labels.
+        source_labels: Histogram of the source model's labels.
+        disagrees: Share of samples on which both disagree.
+        expected_error: Share of wrong labels that the source model expects of itself.
+        own_expected_error: Share of wrong labels that the expert expects of itself.
+        flip_inconsistency: Share of the expert's pixels with another label in the mirror image.
+        source_flip_inconsistency: The same of the source model.
+    """
 
     batches: int = 0
     next: int = 1
@@ -34,65 +50,72 @@ class ExpertHealth:
     labels: Tensor = field(default_factory=lambda: torch.zeros(()))
     source_labels: Tensor = field(default_factory=lambda: torch.zeros(()))
     disagrees: float = 0.0
-    doubt: float = 0.0
-    own_doubt: float = 0.0
-    wavers: float = 0.0
-    source_wavers: float = 0.0
+    expected_error: float = 0.0
+    own_expected_error: float = 0.0
+    flip_inconsistency: float = 0.0
+    source_flip_inconsistency: float = 0.0
 
     def average(self, expert: ProbePair, source: ProbePair, momentum: float) -> None:
-        """Note what both said at a probe."""
+        """Add a probe to the averages."""
         self.probes += 1
         # The first probes are averaged, so that none of them counts more than the others.
         rate = max(1 / self.probes, 1 - momentum)
         new = {
             "labels": histogram(expert.plain),
             "source_labels": histogram(source.plain),
-            "disagrees": _differ(expert.plain, source.plain),
-            "doubt": _doubt(source.plain),
-            "own_doubt": _doubt(expert.plain),
+            "disagrees": _disagreement(expert.plain, source.plain),
+            "expected_error": _expected_error(source.plain),
+            "own_expected_error": _expected_error(expert.plain),
         }
         if expert.mirrored is not None and source.mirrored is not None:
-            new["wavers"] = _differ(expert.plain, expert.mirrored)
-            new["source_wavers"] = _differ(source.plain, source.mirrored)
+            new["flip_inconsistency"] = _disagreement(expert.plain, expert.mirrored)
+            new["source_flip_inconsistency"] = _disagreement(source.plain, source.mirrored)
         for name, value in new.items():
             old = getattr(self, name)
             setattr(self, name, old + rate * (value - old))
 
-    def signs(self, margin: float, waver: float) -> dict[str, float]:
-        """What speaks against the expert, each over its bound: above 1 it goes wrong."""
-        signs = {
+    def alarm_ratios(self, margin: float, waver: float) -> dict[str, float]:
+        """Return the signs of failure over their bounds; above 1 there is an alarm.
+
+        Args:
+            margin: Bound of the loss of entropy, in nats.
+            waver: Bound of the flip inconsistency beyond what the expected error explains.
+        """
+        error = max(self.expected_error, _SMALLEST)
+        ratios = {
             "lost": (entropy(self.source_labels) - entropy(self.labels)) / margin,
-            "drift": self.disagrees / max(self.doubt, _LITTLE),
+            "drift": self.disagrees / error,
         }
-        if self.source_wavers:
-            fair = self.source_wavers / max(self.doubt, _LITTLE) * self.own_doubt
-            signs["overconfident"] = (self.wavers / max(fair, _LITTLE) - 1) / waver
-        return signs
+        if self.source_flip_inconsistency:
+            fair = self.source_flip_inconsistency / error * self.own_expected_error
+            ratios["overconfident"] = (self.flip_inconsistency / max(fair, _SMALLEST) - 1) / waver
+        return ratios
 
     def pull_back(self, keep: float) -> None:
-        """Expect of an expert that goes back to the source what is between both."""
+        """Move the averages towards the source, as the expert was; ``keep`` of the way is left."""
         self.labels = torch.lerp(self.source_labels, self.labels, keep)
         self.disagrees *= keep
-        self.own_doubt = self.doubt + keep * (self.own_doubt - self.doubt)
-        self.wavers = self.source_wavers + keep * (self.wavers - self.source_wavers)
+        error, flips = self.expected_error, self.source_flip_inconsistency
+        self.own_expected_error = error + keep * (self.own_expected_error - error)
+        self.flip_inconsistency = flips + keep * (self.flip_inconsistency - flips)
 
 
-def _differ(logits: Tensor, others: Tensor) -> float:
-    """The share of samples with another label."""
+def _disagreement(logits: Tensor, others: Tensor) -> float:
+    """Return the share of samples with another label."""
     return float((logits.argmax(1) != others.argmax(1)).float().mean())
 
 
-def _doubt(logits: Tensor) -> float:
-    """The share of wrong labels that a model expects of itself: the mean of ``1 - max_c p_c``."""
+def _expected_error(logits: Tensor) -> float:
+    """Return the mean of ``1 - max_c p_c``."""
     return float(1 - logits.softmax(1).amax(1).mean())
 
 
 def histogram(logits: Tensor) -> Tensor:
-    """The share of each class among the labels of all samples, ``(C,)``, on the CPU."""
+    """Return the share of each class among the labels of all samples, ``(C,)``, on the CPU."""
     labels = logits.argmax(dim=1).flatten()
     return (torch.bincount(labels, minlength=logits.shape[1]) / labels.numel()).cpu()
 
 
-def entropy(shares: Tensor) -> float:
-    """Of a distribution, in nats."""
-    return float(torch.special.entr(shares).sum())
+def entropy(distribution: Tensor) -> float:
+    """Return the entropy of a distribution, in nats."""
+    return float(torch.special.entr(distribution).sum())

@@ -1,4 +1,4 @@
-"""Guard: one watcher per expert, which notices without labels that it goes wrong."""
+"""Guard: notices, without labels, that an expert goes wrong."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from .state import copied_to
 
 _logger = logging.getLogger(__name__)
 SOURCE_BATCHES = 64
-"""Source batches that the model sees before the stream begins; more tell nothing new."""
+"""Largest number of source batches that the margin is measured on."""
 _LEAST_SCALE = 1e-3  # from which an expert can come back
 _EVENTS = 1000  # that are remembered; the counts go on
-_FRAME = 5.0  # times the smallest margin: about what was measured on frames of two street scenes
+_MAP_MARGIN = 5.0  # times the smallest margin: about what frames of two street scenes showed
 
 
 class Guard(ReservoirPart):
     """Decides how far the updates of an expert can be trusted.
 
-    The pipeline asks :meth:`is_due` for every batch that an expert adapted to, and, if so, lets the
-    source model predict it, too, and expert and source its mirror image where the answer is a map:
-    these forward passes are what a guard costs.
+    For every batch that an expert adapted to, the pipeline asks :meth:`is_due`. If so, the source
+    model predicts the batch, too, and :meth:`judge` compares. If the prediction is a map, both also
+    predict the mirror image.
     """
 
     @abstractmethod
     def prepare(self, predict: Callable[[Tensor], Tensor], source: Iterable[Tensor] | None) -> None:
-        """Learn from source batches, as the source model predicts them, what is usual."""
+        """Measure what is usual on source batches, by the predictions of the source model."""
 
     @abstractmethod
     def is_due(self, index: int) -> bool:
-        """Count a batch of an expert; whether the source's prediction of it is wanted."""
+        """Count a batch of an expert; return whether it is probed."""
 
     @abstractmethod
     def judge(self, index: int, expert: ProbePair, source: ProbePair) -> float:
-        """How much of an expert's way from the source to keep: 1 if nothing is wrong.
+        """Return how much of an expert's way from the source to keep; 1 if nothing is wrong.
 
         Args:
             index: The expert.
@@ -54,11 +54,11 @@ class Guard(ReservoirPart):
 
     @abstractmethod
     def scale(self, index: int) -> float:
-        """The share of each of an expert's updates that is made, in [0, 1]."""
+        """Return the weight of an expert's updates, in [0, 1]."""
 
     @abstractmethod
     def forget(self, index: int) -> None:
-        """An expert begins anew: what was known of it does not count any more."""
+        """Reset what is known of an expert."""
 
     def expert_state(self, index: int) -> dict[str, Any]:
         """Return ``alarms`` and ``trust`` of an expert, as far as they are known."""
@@ -66,44 +66,43 @@ class Guard(ReservoirPart):
 
     @abstractmethod
     def report(self) -> dict[str, Any]:
-        """What was seen and done, as plain data."""
+        """Return the health of experts and the alarms, as plain data."""
 
 
 @register("guard", "labels")
 class LabelGuard(Guard):
     """Compares the labels that an expert gives with those of the source model, at some batches.
 
-    Averaged over an expert's probes, three things tell that it goes wrong:
+    Averaged over an expert's probes, three signs raise an alarm:
 
     - *It loses classes*: the entropy of its labels' histogram is below that of the source's by
-      more than ``margin``. A histogram of labels, unlike the mean of probabilities, does not change
-      where a model only grows surer.
-    - *It drifts*: it contradicts the source on more samples than the source itself expects to be
-      wrong on, its doubt, the mean of ``1 - max_c p_c``: it cannot have been right to.
-    - *It is overconfident*, where the answer is a map: a model that is as sure as it should be
-      gives another label to a pixel of the mirror image about as often as it doubts (Jiang et
-      al., ICLR 2022, of two models). An expert that doubts less must waver less, in proportion;
-      it may waver by the share ``waver`` more often than that. (Of a batch of some fifty images
-      this could not be told from chance, so there mirror images are not looked at.)
+      more than ``margin``. Unlike the mean of probabilities, a histogram of labels does not change
+      if a model only becomes more confident.
+    - *It drifts*: it disagrees with the source on more samples than the source itself expects to be
+      wrong on, the mean of ``1 - max_c p_c``. It cannot have been right on all of them.
+    - *It is overconfident*, only of maps: a calibrated model gives another label to a pixel of the
+      mirror image about as often as it expects an error (Jiang et al., ICLR 2022, of two models).
+      An expert that expects fewer errors must be more consistent, in proportion, up to the share
+      ``waver``. With some fifty images per batch, chance would hide this, so classifiers skip it.
 
-    Let ``e`` be the largest of them over its bound. At ``e > 1`` the expert keeps ``1 / (2 e)``
-    of its way from the source, its step scale shrinks by the same factor, and it is probed again
-    at its next batch. At a quiet probe the scale grows by the factor ``1 + 1 / a`` after ``a``
-    alarms so far, up to 1 (who failed often is trusted later), and the interval to the next probe
-    doubles, up to ``every``, or three times that where mirror images cost two passes more.
+    Let ``e`` be the largest sign over its bound. At ``e > 1`` the expert keeps ``1 / (2 e)`` of its
+    way from the source, its step scale shrinks by the same factor, and its next batch is probed.
+    At a probe without alarm the scale grows by the factor ``1 + 1 / a`` after ``a`` alarms, up to
+    1. The interval to the next probe doubles, up to ``every``, or three times that for maps, whose
+    probes cost two passes more.
 
     Args:
-        every: The largest number of an expert's batches for each forward pass of its guard.
-        momentum: Of the averages over probes.
-        margin: Bound of the loss of entropy, in nats. None: what chance explains. The entropy of
-            the source model's labels varies between source batches; the margin is its standard
-            deviation over the root of ``(1 + momentum) / (1 - momentum)``, as many batches as the
-            averages stand for, but at least ``least``. Of maps it is the whole deviation: frames of
-            a stay resemble each other, so that their average is no more certain than one of them,
-            and mirror images tell the rest. Without source images: ``least``, of maps five times
-            that.
-        least: The smallest margin that is learned from the source.
-        waver: Bound of wavering on mirror images beyond what the doubt explains.
+        every: Largest number of an expert's batches for each forward pass of its guard.
+            Defaults to 16.
+        momentum: Momentum of the averages over probes. Defaults to 0.8.
+        margin: Bound of the loss of entropy, in nats. None measures what chance explains: the
+            standard deviation of the entropy between source batches, over the root of
+            ``(1 + momentum) / (1 - momentum)``, and at least ``least``. For maps it is the whole
+            deviation, since frames of a visit resemble each other. Without source images it is
+            ``least``, for maps five times that. Defaults to None.
+        least: Smallest margin that is measured. Defaults to 0.03.
+        waver: Bound of the flip inconsistency beyond what the expected error explains.
+            Defaults to 0.05.
     """
 
     def __init__(
@@ -119,12 +118,12 @@ class LabelGuard(Guard):
         self.margin = margin
         self.least = least
         self.waver = waver
-        self._watches: dict[int, ExpertHealth] = {}
+        self._health: dict[int, ExpertHealth] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
         self._steps = 0
 
     def prepare(self, predict: Callable[[Tensor], Tensor], source: Iterable[Tensor] | None) -> None:
-        """Measure the margin on source batches, unless it is given."""
+        """Measure the margin on source batches, unless it is set."""
         if self.margin is not None:
             return
         batches = islice(() if source is None else source, SOURCE_BATCHES)
@@ -138,7 +137,7 @@ class LabelGuard(Guard):
                 "%.3f nats, or %.3f if the answer is a map (reservoir.guard.margin sets another)",
                 len(entropies),
                 self.least,
-                _FRAME * self.least,
+                _MAP_MARGIN * self.least,
             )
             return
         averaged = 1.0 if is_map else (1 + self.momentum) / (1 - self.momentum)
@@ -147,61 +146,61 @@ class LabelGuard(Guard):
         _logger.info("guard: an expert may lose %.3f nats of diversity", self.margin)
 
     def is_due(self, index: int) -> bool:
-        watch = self._watches.setdefault(index, ExpertHealth())
+        health = self._health.setdefault(index, ExpertHealth())
         self._steps += 1
-        watch.batches += 1
-        return watch.batches >= watch.next
+        health.batches += 1
+        return health.batches >= health.next
 
     def judge(self, index: int, expert: ProbePair, source: ProbePair) -> float:
-        if self.margin is None:  # no source image told
-            self.margin = self.least * (1 if expert.mirrored is None else _FRAME)
-        watch = self._watches[index]
+        if self.margin is None:  # without source images
+            self.margin = self.least * (1 if expert.mirrored is None else _MAP_MARGIN)
+        health = self._health[index]
         seen = [logits for logits in (*expert, *source) if logits is not None]
         if not all(torch.isfinite(logits).all() for logits in seen):
-            return 1.0  # of such a batch nothing is learned; the next one is looked at
-        watch.average(expert, source, self.momentum)
-        signs = watch.signs(self.margin, self.waver)
-        excess = max(signs.values())
+            return 1.0  # the next batch is probed instead
+        health.average(expert, source, self.momentum)
+        ratios = health.alarm_ratios(self.margin, self.waver)
+        excess = max(ratios.values())
         if not excess > 1:
-            watch.scale = min(1.0, watch.scale * (1 + 1 / max(1, watch.alarms)))
+            health.scale = min(1.0, health.scale * (1 + 1 / max(1, health.alarms)))
             # One pass for the source's labels, two for mirror images.
             longest = self.every * (1 if expert.mirrored is None else 3)
-            watch.interval = min(longest, 2 * watch.interval)
-            watch.next = watch.batches + watch.interval
+            health.interval = min(longest, 2 * health.interval)
+            health.next = health.batches + health.interval
             return 1.0
         keep = 1 / (2 * excess)
-        watch.scale = max(_LEAST_SCALE, watch.scale * keep)
-        watch.alarms += 1
-        watch.interval = 1
-        watch.next = watch.batches + 1
-        watch.pull_back(keep)
-        event = {"step": self._steps, "expert": index, **signs}
-        self._events.append({**event, "keep": keep, "scale": watch.scale})
+        health.scale = max(_LEAST_SCALE, health.scale * keep)
+        health.alarms += 1
+        health.interval = 1
+        health.next = health.batches + 1
+        health.pull_back(keep)
+        event = {"step": self._steps, "expert": index, **ratios}
+        self._events.append({**event, "keep": keep, "scale": health.scale})
         return keep
 
     def scale(self, index: int) -> float:
-        watch = self._watches.get(index)
-        return 1.0 if watch is None else watch.scale
+        health = self._health.get(index)
+        return 1.0 if health is None else health.scale
 
     def forget(self, index: int) -> None:
-        self._watches.pop(index, None)
+        self._health.pop(index, None)
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        watch = self._watches.get(index)
-        return {} if watch is None else {"alarms": watch.alarms, "trust": watch.scale}
+        health = self._health.get(index)
+        return {} if health is None else {"alarms": health.alarms, "trust": health.scale}
 
     def report(self) -> dict[str, Any]:
-        names = ("batches", "probes", "alarms", "scale", "disagrees", "doubt")
-        experts = {
-            index: {name: getattr(watch, name) for name in names}
-            for index, watch in sorted(self._watches.items())
-        }
+        def values(health: ExpertHealth) -> dict[str, Any]:
+            names = ("batches", "probes", "alarms", "scale", "disagrees")
+            return {n: getattr(health, n) for n in names} | {"doubt": health.expected_error}
+
+        experts = {index: values(health) for index, health in sorted(self._health.items())}
         return {"margin": self.margin, "experts": experts, "events": list(self._events)}
 
     def state_dict(self) -> State:
-        count = 1 + max([*self._watches, *(event["expert"] for event in self._events)], default=-1)
+        count = 1 + max([*self._health, *(event["expert"] for event in self._events)], default=-1)
         experts: list[State] = [{"health": None, "events": []} for _ in range(count)]
-        for index, health in self._watches.items():
+        for index, health in self._health.items():
             experts[index]["health"] = dict(vars(health))
         for event in self._events:
             own = {name: value for name, value in event.items() if name != "expert"}
@@ -212,7 +211,7 @@ class LabelGuard(Guard):
         state = copied_to(state, torch.device("cpu"))
         self.margin, self._steps = state["shared"]["margin"], state["shared"]["steps"]
         known = {i: entry for i, entry in enumerate(state["experts"]) if entry is not None}
-        self._watches = {i: ExpertHealth(**e["health"]) for i, e in known.items() if e["health"]}
+        self._health = {i: ExpertHealth(**e["health"]) for i, e in known.items() if e["health"]}
         events = [
             {"step": event["step"], "expert": index, **event}
             for index, entry in known.items()

@@ -15,19 +15,19 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Entropy of the mean distribution of all samples, in nats: how diverse they are.
+    """Return the entropy of the mean distribution of all samples, in nats: how diverse they are.
 
-    Every position of the spatial part is a sample of its own.
+    Every position of the spatial part is one sample.
     """
     mean_p = logits.softmax(dim=1).movedim(1, -1).flatten(0, -2).mean(dim=0)
     return -(mean_p * torch.log(mean_p + _TINY)).sum()
 
 
 def information_terms(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The two terms of the mutual-information loss (paper, Eq. 10).
+    """Return the two terms of the mutual-information loss (paper, Eq. 10).
 
-    Every position of the spatial part is a sample of its own, so the pixels of a segmentation
-    map are treated as the images of a classification batch are.
+    Every position of the spatial part is one sample, so the pixels of a segmentation map are
+    treated as the images of a classification batch.
 
     Returns:
         ``(L_ent, L_cm)``: the mean entropy of the samples, and the negative entropy of their mean

@@ -49,7 +49,7 @@ def norm_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the normalization layers with moments that depend on the domain, by name.
 
     BatchNorm that goes by the statistics of the batch is left out: it aligns every batch already.
-    So is one whose statistics learn from the stream (RoTTA), and LayerNorm over more than the
+    So is one with statistics that learn from the stream (RoTTA), and LayerNorm over more than the
     channels.
     """
     return {name: module for name, module in model.named_modules() if _can_align(module)}
@@ -119,7 +119,7 @@ class Reference:
 
     @classmethod
     def of_batch_norm(cls, model: nn.Module) -> Reference | None:
-        """Return what BatchNorm's own parameters say of the source; None without such layers.
+        """Return the moments of the source by BatchNorm's parameters; None without such layers.
 
         The output of a BatchNorm layer has mean ``bias`` and deviation ``|weight|`` on the data it
         was trained on. The spread between images is not known: a tenth of the variance for means

@@ -32,13 +32,14 @@ class Pooling(ReservoirPart):
 class EvidencePooling(Pooling):
     """By evidence: an expert that learned from ``n_i`` images takes ``n0 / (n0 + n_i)`` of others'.
 
-    A young expert learns what all learn, an old one trusts itself: the weight that an empirical
-    Bayes estimate gives to the mean of all against ``n_i`` observations of one's own. With
+    A young expert follows the others, an old one relies on its own images. The weight is that of an
+    empirical Bayes estimate: the mean of all against ``n_i`` observations of one expert. With
     ``n0 = 0`` nothing is shared, with a large one all experts are one.
 
     Args:
-        n0: How many images of its own outweigh what the others say. Images, not updates: one of a
-            single frame tells less than one of a large batch.
+        n0: Number of its images at which an expert weighs them as much as the updates of others.
+            Images are counted, as an update by a large batch is better than one by a single frame.
+            Defaults to 8000.
     """
 
     def __init__(self, n0: NonNegative = 8000.0) -> None:

@@ -51,7 +51,7 @@ class ReservoirPart(ABC):
 
     @classmethod
     def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
-        """Return the entry of an expert that is made of two.
+        """Return the entry of an expert that is merged from two.
 
         Args:
             options: Those of the part.
@@ -68,7 +68,7 @@ class ReservoirPart(ABC):
 
     @classmethod
     def regroup(cls, state: State) -> State:
-        """Return a state whose experts have changed, ready to be loaded or merged."""
+        """Return a state after its experts have changed, ready to be loaded or merged."""
         return {**state, "stream": None}
 
     @classmethod

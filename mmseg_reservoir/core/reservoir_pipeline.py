@@ -13,8 +13,6 @@ from torch import Tensor
 from ..errors import ReservoirError
 from ..registry import find, register
 from .alignment import Alignment
-from .change import Change, read_flags
-from .expert_health import ProbePair
 from .expert_init import InitOption
 from .guard import Guard
 from .outcome import Outcome
@@ -22,6 +20,7 @@ from .pipeline import AdaptationPipeline, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
 from .route import Route
+from .safeguards import Safeguards
 from .trigger import Trigger
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 STATEFUL = ("router", "guard", "pooling", "trigger", "alignment")
-"""The parts of the pipeline, beside the reservoir, that have a state."""
+"""Parts with a state, besides the reservoir."""
 
 
 @register("pipeline", "reservoir")
@@ -86,7 +85,6 @@ class ReservoirPipeline(AdaptationPipeline):
         self.keeps_source = source == "keep" and not method.needs_every_batch
         if alignment is not None:
             method.forward = alignment.attach(method.space.model, method.forward)
-        self._has_safeguards = guard is not None or pooling is not None
         self.ensemble = ensemble
         self.progressive = progressive
         self.router = router
@@ -94,6 +92,11 @@ class ReservoirPipeline(AdaptationPipeline):
         self.init = find("init", init)
         self.one_hot = one_hot
         self.reservoir = Reservoir(self.source, method.domain_state(), router.k_max)
+        self.safeguards: Safeguards | None = None
+        if guard is not None or pooling is not None:
+            self.safeguards = Safeguards(
+                method, self.reservoir, guard, pooling, self._aligned, self.keeps_source
+            )
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Adapt the expert of the batch's style and predict with the experts' ensemble."""
@@ -116,7 +119,7 @@ class ReservoirPipeline(AdaptationPipeline):
         Args:
             route: Where the batch goes.
             inputs: The batch.
-            checks: Whether guard and alignment may run the passes of their own that are due.
+            checks: Whether guard and alignment may run their own passes that are due.
         """
         work = ["style", "adapt"]
         alone = self._is_alone(route)
@@ -128,11 +131,7 @@ class ReservoirPipeline(AdaptationPipeline):
 
         expert, state = self.reservoir.checkout(route.index)
         self.method.load(expert, state)
-        before = (
-            [expert.clone(), *self.method.parameter_like_state(state)]
-            if self._has_safeguards
-            else []
-        )
+        before = [] if self.safeguards is None else self.safeguards.before(route.index)
         updates, version = self.method.counts["updates"], self.method.space.version
         with self._aligned(route.index, learn_from=inputs):
             adapting = self.method.adapt(inputs)
@@ -148,8 +147,8 @@ class ReservoirPipeline(AdaptationPipeline):
             self.trigger.note(route.index, adapting)
         if self.alignment is not None:
             work += ["trial"] * self._try_reach(route.index, expert, inputs, checks)
-        if self._has_safeguards:
-            probed = self._apply_safeguards(route.index, before, inputs, adapting, change, checks)
+        if self.safeguards is not None:
+            probed = self.safeguards.apply(route.index, before, inputs, adapting, change, checks)
             work += ["probe"] * probed
 
         if reuse:
@@ -196,8 +195,9 @@ class ReservoirPipeline(AdaptationPipeline):
 
         def probe() -> None:
             assert self.guard is not None
+            assert self.safeguards is not None
             self.guard.is_due(index)
-            self._probe(index, expert, expert, inputs, logits)
+            self.safeguards.probe(index, expert, expert, inputs, logits)
 
         stages: dict[str, Callable[[], object]] = {"style": style, "predict": predict}
         stages["adapt"] = adapt
@@ -232,11 +232,7 @@ class ReservoirPipeline(AdaptationPipeline):
         return self.alignment.expert(index, learn_from)
 
     def _try_reach(self, index: int, before: Tensor, inputs: Tensor, checks: bool) -> int:
-        """Count a batch for the alignment, and let it try another reach where that is due.
-
-        Returns:
-            The number of forward passes that it took.
-        """
+        """Count a batch for the alignment; return the number of passes of a trial that is due."""
         assert self.alignment is not None
         self.alignment.settle(index, len(inputs))
         if not checks or not self.alignment.is_due(index):
@@ -260,92 +256,6 @@ class ReservoirPipeline(AdaptationPipeline):
         if self.trigger is not None:
             self.trigger.note(route.index, logits)
         return self._outcome(logits, route, "style", "predict")
-
-    def _apply_safeguards(
-        self,
-        index: int,
-        before: list[Tensor],
-        inputs: Tensor,
-        adapting: Tensor,
-        change: Change | None,
-        checks: bool,
-    ) -> bool:
-        """Scale the update of an expert by the guard's trust, then share it with the others.
-
-        An expert that is not trusted takes smaller steps, and of these the others take less.
-
-        Args:
-            index: The expert.
-            before: The vectors of the expert before the update.
-            inputs: The batch.
-            adapting: The prediction of the batch before the update.
-            change: What the update changed; None if the device has to be asked.
-            checks: Whether the guard may probe.
-
-        Returns:
-            Whether the guard probed.
-        """
-        space, after = self.method.space, self._vectors(index)
-        if change is None:
-            change = Change(**read_flags(Change.flags(space, before[0], after[0], self.source)))
-        if change.at_source:
-            return False  # the method was reset: no step to be scaled, nor one for others
-        keep, scales, moved = 1.0, torch.ones(len(self.reservoir)), change.moved
-        probed = False
-        if self.guard is not None:
-            probed = checks and self.guard.is_due(index)
-            if probed:
-                keep = self._probe(index, before[0], after[0], inputs, adapting)
-            scales = torch.tensor([self.guard.scale(i) for i in range(len(self.reservoir))])
-            if scales[index] < 1:
-                for old, new in zip(before, after, strict=True):
-                    space.adapted(new).lerp_(space.adapted(old), 1 - float(scales[index]))
-                moved = not torch.equal(before[0], after[0])
-        if keep < 1:
-            for vector in after:
-                space.adapted(vector).lerp_(space.adapted(self.source), 1 - keep)
-        elif moved and self._can_share(inputs):
-            assert self.pooling is not None
-            shares = self.pooling.shares(index, len(self.reservoir), len(inputs))
-            shares *= scales * scales[index]
-            if self.keeps_source:
-                shares[0] = 0
-            for other in shares.nonzero().flatten().tolist():
-                # One that was never checked out has no state of its own that could move.
-                for old, new, vector in zip(before, after, self._vectors(other), strict=False):
-                    space.share(vector, old, new, float(shares[other]))
-        return probed
-
-    def _can_share(self, inputs: Tensor) -> bool:
-        """Whether an update says something of other domains.
-
-        One that averages over several images does, or one of samples that the method selected; all
-        pixels of one frame, reliable or not, say too much of that frame.
-        """
-        return self.pooling is not None and (len(inputs) > 1 or bool(self.method.filter_options))
-
-    def _probe(
-        self, index: int, before: Tensor, after: Tensor, inputs: Tensor, adapting: Tensor
-    ) -> float:
-        """Show the guard what an expert, before its update, and the source say of a batch."""
-        assert self.guard is not None
-        space, is_map = self.method.space, adapting.ndim > 2
-
-        def answers(parameters: Tensor, known: Tensor | None = None) -> ProbePair:
-            # By the statistics of now: what is asked is what became of the parameters.
-            vector = after.clone()
-            space.adapted(vector).copy_(space.adapted(parameters))
-            with space.at(vector), self._aligned(index):
-                plain = self.method.predict(inputs) if known is None else known
-                mirrored = self.method.predict(inputs.flip(-1)).flip(-1) if is_map else None
-            return ProbePair(plain, mirrored)
-
-        return self.guard.judge(index, answers(before, adapting), answers(self.source))
-
-    def _vectors(self, index: int) -> list[Tensor]:
-        """All that lies in the space of parameters of an expert: its own, and its method's."""
-        parameters, state = self.reservoir.checkout(index)
-        return [parameters, *self.method.parameter_like_state(state)]
 
     def report(self) -> dict[str, Any]:
         """What the guard saw and did, and where the trigger let an expert rest."""

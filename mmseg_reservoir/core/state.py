@@ -23,12 +23,12 @@ def copied_to(state: T, device: torch.device) -> T:
     for name, tensor in _tensors(state):
         stays = name == "step" and tensor.is_cpu
         moved[id(tensor)] = tensor.detach().to("cpu" if stays else device, copy=True)
-    # The memo of deepcopy says what has been copied already.
+    # The memo of deepcopy has what is copied already.
     return copy.deepcopy(state, moved)
 
 
 def tensor_bytes(tensor: Tensor) -> bytes:
-    """The bytes of a tensor, also of types that numpy does not know; what a checksum is made of."""
+    """Return the bytes of a tensor for a checksum, also of types that numpy does not have."""
     return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 

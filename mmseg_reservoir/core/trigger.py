@@ -45,9 +45,9 @@ class Record:
 class Trigger(ReservoirPart):
     """Decides for every batch of an expert whether it adapts to it or rests.
 
-    Who rests predicts, which is one forward pass without gradients, and stays as it is. The choice
-    comes first, so that no pass is made twice; what is learned from a batch counts for the next.
-    Every expert adapts to the first batch that it gets.
+    A resting expert predicts in one forward pass without gradients, and is not updated. The choice
+    comes first, so that no pass runs twice. What is learned from a batch counts for the next one.
+    Every expert adapts to its first batch.
     """
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ class Trigger(ReservoirPart):
         """Whether an expert adapts to a batch, which is counted already and not its first."""
 
     def note(self, index: int, logits: Tensor) -> None:
-        """Learn from what an expert, before any update, said of the batch that was asked for."""
+        """Learn from the prediction of an expert before any update, if it was asked for."""
 
     def forget(self, index: int) -> None:
-        """An expert begins anew, and adapts to its next batch."""
+        """Forget an expert that was reset; it adapts to its next batch."""
         self._records.pop(index, None)
 
     def report(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class FirstVisitTrigger(Trigger):
 class SettledTrigger(Trigger):
     """An expert adapts as long as its loss changes by more than chance; then it has settled.
 
-    The loss that every prediction tells for nothing is its mean entropy ``h``. For each expert
+    The loss that every prediction gives for free is its mean entropy ``h``. For each expert
     three moving averages are kept, whether it adapts or rests: of the last few batches, ``recent``,
     of four times as many, ``usual``, and of ``(h - recent)^2``, the scatter from batch to batch.
     The change, in deviations of what chance does to ``recent``, is

@@ -13,7 +13,7 @@ from .merging_point import MergingPoint
 
 
 class _CameraActor:
-    """A camera in a process of its own. Ray restarts it without any argument that could be lost."""
+    """A camera in a separate process. Ray restarts it without any argument that could be lost."""
 
     def __init__(self) -> None:
         ignore_third_party_warnings()  # before the arguments of `run` import mmseg
@@ -38,12 +38,12 @@ def run_fleet(
     merging: bool = True,
     restarts: int = 3,
     cpus: float = 1.0,
-    say: Callable[[str], object] = print,
+    report: Callable[[str], object] = print,
 ) -> dict[str, dict[str, Any]]:
     """Run all cameras to the end of their streams.
 
-    An actor that dies is restarted by Ray and goes on from its last state. There are as many at a
-    time as there are cores for; the others wait for these to end.
+    Ray restarts an actor that dies, and it resumes from its last state. As many run at a time as
+    there are cores; the others wait until these end.
 
     Args:
         ray: The module, connected (see :func:`ray_session`).
@@ -52,10 +52,10 @@ def run_fleet(
         merging: False leaves every camera on its own.
         restarts: How often the actor of a camera is restarted.
         cpus: Cores for each camera.
-        say: Takes a line when a camera has ended.
+        report: Takes a line when a camera has ended.
 
     Returns:
-        By name what :meth:`CameraRun.run` tells; of one that failed, ``error``.
+        The result of :meth:`CameraRun.run` by name; ``error`` of one that failed.
     """
     point = None
     if merging:
@@ -73,10 +73,10 @@ def run_fleet(
         name = waiting.pop(done)
         try:
             outcomes[name] = ray.get(done)
-            say(f"{name}: {outcomes[name]['frames']} frames, {outcomes[name]['k']} experts")
-        except ray.exceptions.RayError as error:  # the others go on
+            report(f"{name}: {outcomes[name]['frames']} frames, {outcomes[name]['k']} experts")
+        except ray.exceptions.RayError as error:  # the others continue
             outcomes[name] = {"error": last_words(error)}
-            say(f"{name}: failed: {outcomes[name]['error']}")
+            report(f"{name}: failed: {outcomes[name]['error']}")
         del actors[name]  # which ends it: its core is for the next one
     return {camera.name: outcomes[camera.name] for camera in cameras}
 

@@ -40,7 +40,7 @@ class Footage(Protocol):
         """The frames from that position on, with their positions."""
 
     def adapt(self, frame: Any) -> None:
-        """Adapt to a frame, and write what is made of it."""
+        """Adapt to a frame, and write its result."""
 
     def close(self) -> None:
         """Finish what is written."""
@@ -87,41 +87,41 @@ class CameraRun:
         self._base: Base | None = None
 
     def run(self, exchange: Exchange | None = None) -> dict[str, Any]:
-        """Go on to the end of the stream; without ``exchange`` it is on its own.
+        """Run to the end of the stream; without ``exchange`` no experts are shared.
 
         Returns:
             ``frames``, ``k``, ``exchanges``, and ``refused``: why the last exchange was.
         """
         with locked(Path(self.folder)):
-            found = self._states.newest()
-            lines = 0 if found is None else found[1]["position"]["frames"]
+            saved = self._states.newest()
+            lines = 0 if saved is None else saved[1]["position"]["frames"]
             self._footage = self.order.open(self.start_from, lines)
             try:
-                self._begin(found)
+                self._begin(saved)
                 if not self._position["finished"]:
                     self._go(exchange)
             finally:
                 self._footage.close()
-            told = {name: self._position[name] for name in ("frames", "exchanges", "refused")}
-            return {**told, "k": len(self._pipeline.reservoir)}
+            result = {name: self._position[name] for name in ("frames", "exchanges", "refused")}
+            return {**result, "k": len(self._pipeline.reservoir)}
 
     @property
     def _pipeline(self) -> ReservoirPipeline:
         return self._footage.pipeline
 
-    def _begin(self, found: tuple[Path, Any, dict[str, Any]] | None) -> None:
-        if found is None:
+    def _begin(self, saved: tuple[Path, Any, dict[str, Any]] | None) -> None:
+        if saved is None:
             if self.start_from is not None:
                 self._base = read_start(self.start_from)[1]
             return
-        path, state, header = found
+        path, state, header = saved
         with refusing(f"{path} does not fit this stream", TO_DO):
             check_identity(header["identity"], self._identity(), path)
             self._pipeline.load_state_dict(state["pipeline"])
             load_generators(state["generators"])
             self._position = state["position"]
             self._base = None if state["base"] is None else Base(**state["base"])
-        _logger.info("%s goes on after %d frames", self.name, self._position["frames"])
+        _logger.info("%s resumes after %d frames", self.name, self._position["frames"])
 
     def _go(self, exchange: Exchange | None) -> None:
         position = self._position
@@ -144,7 +144,7 @@ class CameraRun:
     def _begin_trade(self, exchange: Exchange) -> None:
         self._position["exchanges"] += 1
         self._position["waiting"] = True
-        self._save()  # whoever goes on from here asks again, by the same number
+        self._save()  # a run that resumes from here asks again, by the same number
         self._trade(exchange)
 
     def _trade(self, exchange: Exchange) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..snapshot.exchange import Base, absorb, news, revised
+from ..snapshot.exchange import Base, delta, merge_delta, revised
 from ..snapshot.folder import MANIFEST, read_folder, write_folder
 from ..snapshot.merge import NoRoomError
 from ..snapshot.reservoir_snapshot import ReservoirSnapshot
@@ -93,8 +93,8 @@ class MergingPoint:
             numbering = list(range(len(contents.experts)))
         else:
             assert self.contents is not None  # else has_all
-            merged, self.revisions = absorb(
-                self.contents, self.revisions, news(contents, base), base
+            merged, self.revisions = merge_delta(
+                self.contents, self.revisions, delta(contents, base), base
             )
             self.contents, numbering = merged.contents, merged.numbering
         self.exchanges[camera] = {
@@ -112,7 +112,7 @@ class MergingPoint:
 
     def _answer(self, done: dict[str, Any]) -> Answer:
         unchanged = done["has_all"] and done["revisions"] == self.revisions
-        # The calibration is that of the camera, and many times as large as an expert's news.
+        # The camera has the calibration, which is many times as large as an expert.
         assert self.contents is not None  # after an exchange
         contents = None if unchanged else replace(self.contents, calibration=None)
         return Answer(contents, done["numbering"], self.revisions)

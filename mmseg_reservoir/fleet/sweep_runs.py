@@ -20,12 +20,12 @@ _LAST_LINES = 15
 
 
 class RunFailedError(Exception):
-    """A run ended with another code than 0; the last lines that it said."""
+    """A run ended with another code than 0; the last lines of its output."""
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run: a process of its own, and a folder.
+    """One run: a process and a folder.
 
     Args:
         name: For messages.
@@ -33,7 +33,7 @@ class SweepRun:
         config: Its file.
         work_dir: Where its results go.
         words: The rest of its command line.
-        digest: Of all that the config says.
+        digest: Digest of the whole config.
         here: The folder from which the config names its data.
     """
 
@@ -49,7 +49,7 @@ class SweepRun:
         """Whether it has been run to its end; a folder of another run is refused."""
         folder = Path(self.work_dir)
         command = folder / _COMMAND
-        if command.is_file() and json.loads(command.read_text("utf-8")) != self._told():
+        if command.is_file() and json.loads(command.read_text("utf-8")) != self._command():
             raise ReservoirError(
                 f"{folder} holds a run with other options, or of a config that has changed since: "
                 "choose another folder with --out, or remove it"
@@ -57,17 +57,17 @@ class SweepRun:
         results = folder / "results.json"
         return results.is_file() and json.loads(results.read_text("utf-8"))["complete"]
 
-    def _told(self) -> dict[str, Any]:
+    def _command(self) -> dict[str, Any]:
         return {"words": list(self.words), "config": self.digest}
 
     def run(self, threads: int = 1) -> str:
-        """Begin, or go on where it was killed; returns its name.
+        """Start the run, or resume a killed one; return its name.
 
         Raises:
             RunFailedError: With the last lines of its log.
         """
         folder = Path(self.work_dir)
-        write_text(folder / _COMMAND, json.dumps(self._told()))
+        write_text(folder / _COMMAND, json.dumps(self._command()))
         reservoir = [sys.executable, "-m", "mmseg_reservoir.cli"]
         command = [*reservoir, self.verb, self.config, f"--work-dir={folder}", "--resume"]
         with (folder / "log.txt").open("a", encoding="utf-8") as log:
@@ -120,9 +120,9 @@ def make_runs(
                 folder = (out / stem / f"seed{seed}").resolve()
                 own = (*row, f"--seed={seed}", *words)
                 verb = "classify" if is_table else "test"
-                place = str(path.resolve()), str(folder)
+                files = str(path.resolve()), str(folder)
                 runs.append(
-                    SweepRun(f"{stem} seed {seed}", verb, *place, own, checksum, os.getcwd())
+                    SweepRun(f"{stem} seed {seed}", verb, *files, own, checksum, os.getcwd())
                 )
     folders = [run.work_dir for run in runs]
     twice = {folder for folder in folders if folders.count(folder) > 1}

@@ -25,7 +25,7 @@ class ParamSpace:
     """
 
     scaling: float | None = None
-    """Factor of the products of low-rank factors; None if the values are none."""
+    """Factor of the products of low-rank factors; None if the values have no factors."""
 
     def __init__(self, model: nn.Module, selected: Mapping[str, nn.Parameter]) -> None:
         _check_weights(model)

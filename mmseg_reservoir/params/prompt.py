@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -103,7 +104,7 @@ class PromptTokens(nn.Module):
         first.register_forward_pre_hook(self._insert)
         last.register_forward_hook(self._drop)
 
-    def _insert(self, block: nn.Module, inputs: tuple) -> tuple | None:
+    def _insert(self, block: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not self.is_shown:
             return None
         x, *rest = inputs
@@ -116,7 +117,7 @@ class PromptTokens(nn.Module):
         before, after = x[:, : self.position], x[:, self.position :]
         return torch.cat([before, tokens, after], dim=1), *rest
 
-    def _drop(self, block: nn.Module, inputs: tuple, output: Tensor) -> Tensor | None:
+    def _drop(self, block: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
         if not self.is_shown:
             return None
         end = self.position + len(self.tokens)

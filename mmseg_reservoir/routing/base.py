@@ -67,7 +67,7 @@ class Router(ReservoirPart):
         """
 
     def fallback_route(self) -> Route:
-        """The route of a batch that tells nothing, as of a covered lens; nothing is learned.
+        """Return the route of a batch without information, as of a covered lens; learn nothing.
 
         By default it goes to the source.
         """

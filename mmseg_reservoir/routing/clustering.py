@@ -20,7 +20,7 @@ from ..style.statistics import DistanceOption
 class Clustering(ReservoirPart):
     """Centroids, of which the first is the source's, and the rule that moves them.
 
-    There are none before :meth:`start`.
+    Before :meth:`start` it has no centroid.
 
     Args:
         temperature: Distances are divided by it before the softmax: a number, or ``"sqrt_d"`` as
@@ -157,7 +157,7 @@ class GradientClustering(Clustering):
 
 @register("clustering", "information")
 class InformationClustering(GradientClustering):
-    """The paper's rule: maximise the mutual information of styles and clusters (Eq. 9 and 10)."""
+    """The paper's rule: maximize the mutual information of styles and clusters (Eq. 9 and 10)."""
 
     def loss(self, logits: Tensor) -> Tensor:
         return information_loss(logits)
@@ -167,11 +167,11 @@ class InformationClustering(GradientClustering):
 class SinkhornClustering(GradientClustering):
     """Sinkhorn-Knopp: follow balanced assignments of the remembered styles (SwAV, Caron 2020).
 
-    The targets are the assignments nearest to the predicted ones whose clusters all have the same
-    share; the loss is the cross-entropy of the predicted assignments with them.
+    The targets are the assignments nearest to the predicted ones that give every cluster the same
+    weight. The loss is the cross-entropy of the predicted assignments with them.
 
     Args:
-        iterations: Of the alternating normalisation; SwAV has 3.
+        iterations: Number of alternating normalizations. Defaults to 3, as in SwAV.
         **options: See :class:`GradientClustering`.
     """
 

@@ -1,4 +1,4 @@
-"""The newest frames of every domain, and what they say about it."""
+"""The newest frames of every domain, with its mean and spread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FrameMemory:
 
     Labels may be changed later: mean and spread of a domain always follow from its present members.
     A frame that lies on the way from the one before to the one after is part of a fade. It is of
-    no domain, and says nothing about any.
+    no domain, and nothing is learned from it.
 
     Args:
         width: Length of a style.
@@ -46,7 +46,7 @@ class FrameMemory:
         self.times = np.zeros(0, dtype=int)
         self.fading = np.zeros(0, dtype=bool)
         self._steps = np.zeros(0)  # half the squared distance of each frame to the one before
-        self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # of members, told by their times
+        self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # of members, by their times
 
     def add(self, style: np.ndarray, label: int) -> None:
         """Remember a frame, and forget the oldest of its domain if there are too many."""
@@ -55,7 +55,7 @@ class FrameMemory:
         self.styles = np.concatenate([self.styles, style[None]])
         self.labels = np.append(self.labels, label)
         self.times = np.append(self.times, self.clock)
-        # Of the newest frame it is not known yet: it is taken to go on as the one before.
+        # The next frame is not known yet: assume that the newest one moves as the one before.
         ahead = self._goes_ahead()
         self.fading = np.append(self.fading, ahead)
         self.fading[-2:] = ahead

@@ -23,7 +23,7 @@ from .frame_memory import FrameMemory, as_array
 from .split import find_split
 
 _ODD = 0.01
-"""Share of frames that tell nothing about the domain they come from."""
+"""Fraction of frames without information about their domain."""
 _SOURCE_WINDOWS = 4000
 """Drawn with a fixed seed, for the largest square of the mean of ``run`` source frames."""
 _GAP = 2
@@ -32,7 +32,7 @@ _GAP = 2
 
 @register("router", "segment")
 class SegmentRouter(Router):
-    """A hidden Markov model whose domains are found on the way.
+    """A hidden Markov model that opens its domains while it runs.
 
     Every frame goes to the most probable domain given all frames so far. The labels of the newest
     frames are corrected by what comes after them. A domain is opened
@@ -50,7 +50,7 @@ class SegmentRouter(Router):
         margin: Frames are not of the source if the square of their mean is this many times the
             largest one of windows of source frames.
         switch: Probability that the domain changes from one frame to the next.
-        lag: Frames whose labels may still change.
+        lag: Number of newest frames with labels that may still change.
         members: Frames that are kept of every domain.
     """
 
@@ -119,7 +119,7 @@ class SegmentRouter(Router):
         return Route(index, weights, is_new, fits=bool(is_new or fits))
 
     def fallback_route(self) -> Route:
-        """A frame that tells nothing is of the domain of those before it."""
+        """Return the route of the frames before, for a frame without information."""
         posterior = torch.from_numpy(self.posterior).float()
         return Route(int(posterior.argmax()), posterior, is_new=False, fits=False)
 

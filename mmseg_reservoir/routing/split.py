@@ -33,7 +33,7 @@ def find_split(
         run: Frames that both parts must last on the average.
 
     Returns:
-        Whether each member belongs to the new part, and the log odds in favour; minus infinity
+        Whether each member belongs to the new part, and the log odds for it; minus infinity
         if there is no such part.
     """
     products = styles @ styles.T

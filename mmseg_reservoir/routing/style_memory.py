@@ -83,7 +83,7 @@ class StyleMemory(ABC):
         """What to do with a style when ``limit`` styles are kept already."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on as if nothing had happened."""
+        """Return a copy of all that the next step depends on."""
         generator = self._generator.get_state()
         return {"seen": self.seen, "rows": self.styles, "generator": generator}
 
@@ -118,7 +118,7 @@ class PublishedReservoirSampling(ReservoirSampling):
     """As published: draws among the styles before this one, and forgets the count after 10 M.
 
     A new style therefore never has less than about a tenth of the chance to be kept, and old ones
-    are favoured less and less.
+    are preferred less and less.
 
     Args:
         draw: Replaces the random draws (``n -> 0 .. n - 1``), to follow a recorded run.
@@ -152,7 +152,7 @@ class FirstInFirstOut(StyleMemory):
 
 @register("memory", "replace")
 class ReplaceWeakest(StyleMemory):
-    """As published under the name "replace": a style takes the place of one of its own cluster.
+    """As published under the name "replace": a style replaces one of its cluster.
 
     Of the remembered styles, the n / K most typical of the cluster are looked at; the least typical
     of these gives way if it is no more typical than the new one.

@@ -51,7 +51,7 @@ class Base:
         return dict(vars(self))
 
 
-def news(contents: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
+def delta(contents: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
     """What a stream has learned since its base: its experts as they are, counts from then on."""
     if base is None:
         return contents
@@ -67,7 +67,7 @@ def news(contents: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
     return newer
 
 
-def absorb(
+def merge_delta(
     common: ReservoirSnapshot,
     revisions: Sequence[int],
     learned: ReservoirSnapshot,
@@ -78,7 +78,7 @@ def absorb(
     Args:
         common: What all know.
         revisions: The number of the last change of each of its experts.
-        learned: The :func:`news` of a stream.
+        learned: The :func:`delta` of a stream.
         base: What these are counted from; None: from the source model.
 
     Returns:

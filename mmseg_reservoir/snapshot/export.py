@@ -26,7 +26,7 @@ def export_expert(
 
     What adapted is written in its place, LoRA's products are added to the weights they belong to,
     and the corrections of alignment are folded into the normalization layers.
-    Of a method with a teacher it is the teacher, who predicts.
+    Of a method with a teacher the teacher is exported, as it makes the predictions.
 
     Args:
         contents: The reservoir.
@@ -39,8 +39,10 @@ def export_expert(
         raise ReservoirError(f"{file} must end in .pth or .safetensors")
     _check_exportable(contents, index)
     saved = read_checkpoint(checkpoint)
-    found = find_weights(saved, checkpoint)
-    weights = {name.removeprefix("module."): tensor for name, tensor in found.items()}
+    weights = {
+        name.removeprefix("module."): tensor
+        for name, tensor in find_weights(saved, checkpoint).items()
+    }
     _check_source(contents, weights, checkpoint)
     weights = {**weights, **expert_weights(contents, index, weights)}
     if file.suffix == ".safetensors":
@@ -119,19 +121,19 @@ def _folded_name(factor: str, source: Mapping[str, Tensor]) -> str:
     """The name of the weight that the product of a factor is added to."""
     module = factor.split(".lora_A")[0].replace(".base_layer", "")
     names = [f"{module}.weight", f"{module}.in_proj_weight"]  # the latter of packed attention
-    found = [name for name in names if name in source]
-    if len(found) != 1:
+    present = [name for name in names if name in source]
+    if len(present) != 1:
         raise ReservoirError(
             f"the checkpoint has no weight for the factors of {module}: give that of the model "
             "that the reservoir was made with"
         )
-    return found[0]
+    return present[0]
 
 
 def _check_source(contents: ReservoirSnapshot, weights: Mapping[str, Tensor], where: Any) -> None:
     plain = plain_weights(weights)
-    known = {name: plain[name] for name in contents.shared["weights"] if name in plain}
-    if digest_of(known) != contents.identity["source model"]:
+    matched = {name: plain[name] for name in contents.shared["weights"] if name in plain}
+    if digest_of(matched) != contents.identity["source model"]:
         raise ReservoirError(
             f"{where} is not the checkpoint of the source model that the reservoir adapted: give "
             "the one of that run"

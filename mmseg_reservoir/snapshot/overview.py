@@ -43,10 +43,10 @@ def overview(contents: ReservoirSnapshot, folder: Path) -> str:
 
 
 def nearest(contents: ReservoirSnapshot, index: int) -> tuple[int | None, float]:
-    """The expert whose domain is nearest to that of another one, and how far it is."""
+    """Return the expert with the domain nearest to that of another one, and its distance."""
     try:
         router = contents.part("router")
-    except ReservoirError:  # which cannot tell domains apart without the stream
+    except ReservoirError:  # which cannot compare domains without the stream
         return None, math.inf
     options = contents.options("router")
     shared, mine = contents.shared["router"]["shared"], contents.experts[index].parts["router"]

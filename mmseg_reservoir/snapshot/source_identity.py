@@ -20,7 +20,7 @@ _COUNTER = "num_batches_tracked"  # of BatchNorm, which old torch did not save, 
 
 
 def plain_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under the names that they have without LoRA, whose factors are left out."""
+    """Return weights under the names that they have without LoRA, without its factors."""
     return {
         name.replace(".base_layer", ""): tensor
         for name, tensor in weights.items()
@@ -92,6 +92,6 @@ def describe_differences(one: Any, other: Any, name: str = "") -> list[str]:
 
 
 def _short(value: Any) -> str:
-    """A value in a line; of checksums the first digits tell enough."""
+    """Return a value in a line; of a checksum only the first digits."""
     words = "none" if value is None else str(value)
     return " ".join(w[:12] if len(w) == 64 else w for w in words.split())[:120]

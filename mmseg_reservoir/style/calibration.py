@@ -106,7 +106,7 @@ class Calibration:
         high = min(low + 1, len(distances) - 1)
         return float(torch.lerp(distances[low], distances[high], position - low))
 
-    def save(self, path: str | os.PathLike) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a ``.safetensors`` file atomically; return its path."""
         groups = None if self.groups is None else list(self.groups)
         texts = {"about": json.dumps(self.origin), "groups": json.dumps(groups)}
@@ -118,7 +118,7 @@ class Calibration:
         return write_tensors(path, tensors, {"format": _FORMAT, **texts})
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> Calibration:
+    def load(cls, path: str | os.PathLike[str]) -> Calibration:
         """Read a file of :meth:`save`."""
         path = Path(path).expanduser()
         if not path.is_file():

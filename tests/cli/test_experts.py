@@ -141,7 +141,7 @@ def test_a_run_without_a_reservoir_or_with_another_model_is_refused(minicity, tm
         assert test_tta.main([str(TINY / f"{config}.py"), *words]) == 2
         return capsys.readouterr().err.splitlines()[-1]
 
-    assert "and this one has none" in end("segformer-tiny_tent", *command, *options)
+    assert "and this config has none" in end("segformer-tiny_tent", *command, *options)
     options += seeded_reservoir(tmp_path / "cache")
     message = end("segformer-tiny_tent_reservoir", *command, *options)
     assert f"error: {folder}: the reservoir is not of this model and these options" in message
@@ -151,4 +151,4 @@ def test_a_run_without_a_reservoir_or_with_another_model_is_refused(minicity, tm
     command[-1] = f"--start-from={tmp_path / 'nowhere'}"
     message = end("segformer-tiny_tent_reservoir", *command, *options)
     assert "nowhere is no saved reservoir: it has no manifest.json" in message
-    assert json.loads((folder / "manifest.json").read_text())["schema"] == 1
+    assert json.loads((folder / "manifest.json").read_text())["schema"] == 2

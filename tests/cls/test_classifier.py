@@ -309,11 +309,11 @@ def test_a_step_without_a_probe_reads_the_device_twice(statistics):
     guard = model.pipeline.guard
     counted = []
     for images in [*DARK, *BRIGHT, *DARK, *DARK[:3]]:
-        probes = sum(watch.probes for watch in guard._watches.values())
+        probes = sum(watch.probes for watch in guard._health.values())
         net = [*model.net.parameters(), *model.net.buffers()]
         with HostReads([images, model.method.source, *net]) as reads:
             model(images)
-        probed = sum(watch.probes for watch in guard._watches.values()) > probes
+        probed = sum(watch.probes for watch in guard._health.values()) > probes
         if not (probed or model.last.route.is_new):
             counted.append((model.last.route.index, len(reads.found)))
             assert len(reads.found) <= 2, reads.found

@@ -95,7 +95,7 @@ def test_a_guard_keeps_a_collapse_from_being_pooled(healthy):
         """With what the healthy experts would have been."""
         beside = make("collapse", True)
         if not guarded:
-            beside.guard = None
+            beside.guard = beside.safeguards.guard = None
         run(beside, 3 * healthy, BRIGHT)
         shares = []
         for domain, x in healthy[:2]:

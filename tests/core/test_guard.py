@@ -299,8 +299,8 @@ def test_what_is_expected_of_doubt_goes_back_with_the_expert():
     keep = probe(guard, expert, WAVERS)
     watch = guard.state_dict()["experts"][0]["health"]
     between = doubt_of(2.0) + keep * (doubt_of(3.0) - doubt_of(2.0))
-    assert watch["own_doubt"] == pytest.approx(between, rel=1e-4)
-    assert watch["wavers"] == watch["source_wavers"] == 0.5
+    assert watch["own_expected_error"] == pytest.approx(between, rel=1e-4)
+    assert watch["flip_inconsistency"] == watch["source_flip_inconsistency"] == 0.5
 
 
 def test_mirror_images_are_looked_at_a_third_as_often():

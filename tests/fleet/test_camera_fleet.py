@@ -16,13 +16,13 @@ def test_a_camera_that_is_killed_goes_on_and_nothing_counts_twice(tmp_path, two_
         camera(tmp_path / "apart" / "killed", ("dark", "bright"), seed=1, die_at=7),
         camera(tmp_path / "apart" / "wrong", ("dark",), k_max=0),
     ]
-    apart = run_fleet(two_workers, cameras, tmp_path / "unused", merging=False, say=said.append)
+    apart = run_fleet(two_workers, cameras, tmp_path / "unused", merging=False, report=said.append)
     cameras = [
         camera(tmp_path / "together" / "killed", ("dark", "bright"), seed=1, die_at=7),
         camera(tmp_path / "together" / "other", ("clear", "dark"), seed=2),
         camera(tmp_path / "together" / "third", ("flat",), seed=3),
     ]
-    together = run_fleet(two_workers, cameras, tmp_path / "merged", say=said.append)
+    together = run_fleet(two_workers, cameras, tmp_path / "merged", report=said.append)
     assert lines_of(tmp_path / "apart/killed") == lines_of(tmp_path / "single")
     assert apart["killed"]["k"] == 3
     assert "the reservoir needs room" in apart["wrong"]["error"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_reservoirs import make_pipeline, show
 
-from mmseg_reservoir.snapshot.exchange import Base, absorb, news, take_over
+from mmseg_reservoir.snapshot.exchange import Base, delta, merge_delta, take_over
 from mmseg_reservoir.snapshot.merge import NoRoomError, merge, same
 from mmseg_reservoir.snapshot.reservoir_snapshot import put, take
 
@@ -43,9 +43,9 @@ def setting(kind, care=False):
 @pytest.mark.parametrize("kind", KINDS)
 def test_news_count_from_the_base_on(kind):
     start, base, one, _ = setting(kind, care=True)
-    learned = news(take(one, {}), base)
+    learned = delta(take(one, {}), base)
     assert sum(images(learned)) == 2 * 6 * 2  # looks, batches, images
-    assert sum(images(news(start, base))) == 0
+    assert sum(images(delta(start, base))) == 0
     evidence = [expert.parts["pooling"]["images"] for expert in learned.experts]
     assert sum(evidence) <= sum(images(learned))
     if kind == "segment":
@@ -62,8 +62,8 @@ def test_images_are_counted_once_however_often_cameras_exchange(kind, care):
     shown = sum(images(start)) + 24 + 48
     for turn in range(3):
         for i, pipeline in enumerate(cameras):
-            learned = news(take(pipeline, {}), bases[i])
-            merged, revisions = absorb(common, revisions, learned, bases[i])
+            learned = delta(take(pipeline, {}), bases[i])
+            merged, revisions = merge_delta(common, revisions, learned, bases[i])
             common = merged.contents
             take_over(common, pipeline, merged.numbering)
             bases[i] = Base.of(take(pipeline, {}), revisions)
@@ -77,11 +77,11 @@ def test_images_are_counted_once_however_often_cameras_exchange(kind, care):
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_new_changes_nothing(kind):
     start, base, one, _ = setting(kind)
-    merged, revisions = absorb(start, base.revisions, news(take(one, {}), base), base)
+    merged, revisions = merge_delta(start, base.revisions, delta(take(one, {}), base), base)
     common = merged.contents
     take_over(common, one, merged.numbering)
     again = Base.of(take(one, {}), revisions)
-    twice, after = absorb(common, revisions, news(take(one, {}), again), again)
+    twice, after = merge_delta(common, revisions, delta(take(one, {}), again), again)
     assert after == revisions
     assert images(twice.contents) == images(common)
     for a, b in zip(twice.contents.experts, common.experts, strict=True):
@@ -91,11 +91,11 @@ def test_nothing_new_changes_nothing(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_experts_are_averaged_by_the_images_since_the_base_in_any_order(kind):
     start, base, one, other = setting(kind)
-    learned = [news(take(pipeline, {}), base) for pipeline in (one, other)]
+    learned = [delta(take(pipeline, {}), base) for pipeline in (one, other)]
     results = []
     for first, second in (learned, learned[::-1]):
-        merged, revisions = absorb(start, base.revisions, first, base)
-        merged, _ = absorb(merged.contents, revisions, second, base)
+        merged, revisions = merge_delta(start, base.revisions, first, base)
+        merged, _ = merge_delta(merged.contents, revisions, second, base)
         results.append(merged.contents)
     known = len(start.experts)
     assert len(results[0].experts) == len(results[1].experts)
@@ -111,8 +111,8 @@ def test_experts_are_averaged_by_the_images_since_the_base_in_any_order(kind):
 
 def test_new_experts_of_one_domain_become_one_and_those_of_others_are_handed_on():
     start, base, one, other = setting("oracle")
-    merged, revisions = absorb(start, base.revisions, news(take(one, {}), base), base)
-    merged, _ = absorb(merged.contents, revisions, news(take(other, {}), base), base)
+    merged, revisions = merge_delta(start, base.revisions, delta(take(one, {}), base), base)
+    merged, _ = merge_delta(merged.contents, revisions, delta(take(other, {}), base), base)
     # One opened bright; the other flat, and then bright.
     assert merged.numbering == [0, 1, 2, 4, 3]
     assert images(merged.contents)[3:] == [24, 12]
@@ -123,9 +123,9 @@ def test_new_experts_of_one_domain_become_one_and_those_of_others_are_handed_on(
 
 def test_a_stream_stays_where_it_is():
     start, base, one, other = setting("segment")
-    merged, revisions = absorb(start, base.revisions, news(take(one, {}), base), base)
+    merged, revisions = merge_delta(start, base.revisions, delta(take(one, {}), base), base)
     before = take(other, {}).shared["router"]["stream"]["posterior"]
-    merged, _ = absorb(merged.contents, revisions, news(take(other, {}), base), base)
+    merged, _ = merge_delta(merged.contents, revisions, delta(take(other, {}), base), base)
     take_over(merged.contents, other, merged.numbering)
     after = take(other, {})
     posterior = after.shared["router"]["stream"]["posterior"]
@@ -144,7 +144,7 @@ def test_without_a_base_it_is_the_merge_of_the_command_line(kind):
     show(one, ["dark"], seed=1)
     show(other, ["dark", "flat"], seed=2)
     a, b = take(one, {}), take(other, {})
-    merged, _ = absorb(a, [1] * len(a.experts), news(b, None), None)
+    merged, _ = merge_delta(a, [1] * len(a.experts), delta(b, None), None)
     plain = merge(a, b)
     assert merged.matches == plain.matches
     for x, y in zip(merged.contents.experts, plain.contents.experts, strict=True):
@@ -156,4 +156,4 @@ def test_no_room_is_an_error_and_loses_nothing():
     _, base, one, other = setting("oracle")
     common, learned = (replace(take(p, {}), k_max=4) for p in (one, other))
     with pytest.raises(NoRoomError, match="experts, 4 of the first"):
-        absorb(common, [1] * len(common.experts), news(learned, base), base)
+        merge_delta(common, [1] * len(common.experts), delta(learned, base), base)

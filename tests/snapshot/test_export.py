@@ -133,7 +133,7 @@ def test_a_plain_checkpoint_has_the_names_of_the_source_and_keeps_its_meta(tmp_p
 def test_becotta_is_refused_with_the_reason(tmp_path):
     params = dict(type="becotta", weights=str(MIXTURES))
     pipeline = adapted(tmp_path, method=dict(type="becotta", optimizer=SGD), params=params)
-    with pytest.raises(ReservoirError, match="mixtures of BECoTTA, whose gates look at the image"):
+    with pytest.raises(ReservoirError, match="mixtures of BECoTTA, with gates that read the image"):
         export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
 
 
