@@ -18,7 +18,9 @@ from ..datasets.base import DomainSet
 from ..errors import ReservoirError
 from ..io.files import digest
 from ..option_types import Count, Natural, Positive
-from . import orders
+
+MOST_SLOTS = 100
+"""Most slots of time over which a class is spread, as in RoTTA."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ class Stream(ABC):
         key = (round if self.shuffle == "visit" else 0, self.data.names.index(domain), position)
         labels, rng = self._images(domain, severity).labels, self._rng(*key)
         if self.correlation is not None:
-            order = orders.correlated(labels, self.correlation, rng)
+            order = correlated(labels, self.correlation, rng)
         elif self.shuffle == "never":
             order = np.arange(len(labels))
         else:
@@ -176,3 +178,37 @@ class Stream(ABC):
     def _read(self, index: int, step: PlannedBatch) -> StreamBatch:
         images, labels = self._images(step.domain, step.severity).batch(step.indices)
         return StreamBatch(images, labels, step.domain, step.round, index, step.severity)
+
+
+def split_by_dirichlet(
+    count: int, parts: int, concentration: float, rng: np.random.Generator
+) -> list[int]:
+    """Split ``count`` items into ``parts`` sizes by a draw from a symmetric Dirichlet."""
+    shares = rng.dirichlet([concentration] * parts)
+    cuts = np.floor(np.cumsum(shares)[:-1] * count).astype(int)
+    return np.diff([0, *cuts, count]).tolist()
+
+
+def correlated(
+    labels: np.ndarray, concentration: float, rng: np.random.Generator, slots: int | None = None
+) -> np.ndarray:
+    """Return an order in which classes are clustered (NOTE; RoTTA, Yuan et al., CVPR 2023).
+
+    Each class spreads its images over slots of time by a draw from a Dirichlet distribution. With
+    a smaller concentration, fewer slots get most of them.
+
+    Args:
+        labels: Class of every image.
+        concentration: Concentration of the Dirichlet. RoTTA and the paper use 0.1.
+        rng: Random generator.
+        slots: Number of slots. Defaults to the number of classes, at most 100, as in RoTTA.
+    """
+    classes = np.unique(labels)
+    slots = slots or min(len(classes), MOST_SLOTS)
+    pieces: list[list[np.ndarray]] = [[] for _ in range(slots)]
+    for label in classes:
+        members = rng.permutation(np.flatnonzero(labels == label))
+        sizes = split_by_dirichlet(len(members), slots, concentration, rng)
+        for slot, piece in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
+            pieces[slot].append(piece)
+    return np.concatenate([slot[i] for slot in pieces for i in rng.permutation(len(slot))])

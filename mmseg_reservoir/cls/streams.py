@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import count, islice, product
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 
 from ..config.schema import Options, pick
@@ -18,8 +19,7 @@ from ..datasets.ccc import CCC, Sample
 from ..errors import ReservoirError
 from ..option_types import Count, Positive
 from ..registry import register
-from . import orders
-from .stream import PlannedBatch, Stream, StreamBatch
+from .stream import PlannedBatch, Stream, StreamBatch, split_by_dirichlet
 
 RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -62,9 +62,9 @@ class DynamicStream(Stream):
             counts = [len(steps) for steps in visits]
             rng = self._rng(round, len(visits), 0)  # no domain has this number
             if self.turns == "uniform":
-                turns = orders.uniform_turns(counts, rng)
+                turns = uniform_turns(counts, rng)
             else:
-                turns = orders.dirichlet_turns(counts, rng, self.concentration, self.slots)
+                turns = dirichlet_turns(counts, rng, self.concentration, self.slots)
             left = [iter(steps) for steps in visits]
             for domain in turns:
                 yield next(left[domain])
@@ -180,3 +180,25 @@ def build_stream(options: Options, data: DomainSet | CCC, seed: int = 0) -> Stre
     if (choice.factory is CCCStream) != isinstance(data, CCC):
         raise ReservoirError(f"stream {choice.name!r} does not fit {data.title}: CCC needs 'ccc'")
     return choice.build(data=data, seed=seed)
+
+
+def uniform_turns(batches: list[int], rng: np.random.Generator) -> list[int]:
+    """Return the domain of every batch, with all orders of the batches equally likely."""
+    return rng.permutation(np.repeat(np.arange(len(batches)), batches)).tolist()
+
+
+def dirichlet_turns(
+    batches: list[int], rng: np.random.Generator, concentration: float = 1.0, slots: int = 3
+) -> list[int]:
+    """Return the domain of every batch, with domains that recur irregularly.
+
+    This is Continual Dynamic Change as in DPCore (Zhang et al., ICML 2025). Each domain spreads its
+    batches over the slots by a draw from a Dirichlet distribution. Within a slot the domains follow
+    one another in random order.
+    """
+    sizes = [split_by_dirichlet(count, slots, concentration, rng) for count in batches]
+    turns = []
+    for slot in range(slots):
+        for domain in rng.permutation(len(batches)):
+            turns += [int(domain)] * sizes[domain][slot]
+    return turns

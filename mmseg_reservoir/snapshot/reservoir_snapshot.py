@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.pipeline import AdaptationPipeline
 from ..core.reservoir import Tally
-from ..core.reservoir_part import ReservoirPart, State, padded, part_class
+from ..core.reservoir_part import State, padded, part_class
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError, refusing
 from ..style.calibration import Calibration
@@ -40,7 +40,7 @@ class Expert:
     parameters: Tensor
     method: State
     tally: Tally
-    parts: dict[str, State]
+    parts: dict[str, State | None]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ReservoirSnapshot:
         entries = [expert.parts[component] for expert in self.experts]
         return {**self.shared[component], "experts": entries}
 
-    def part(self, component: str) -> type[ReservoirPart]:
+    def part(self, component: str) -> Any:
         """Return the class of a component, which knows how its states are combined."""
         name = self.identity[component]
         if "undivided" in self.shared[component]:
@@ -114,9 +114,9 @@ class ReservoirSnapshot:
         """Return what components report of an expert, as plain JSON values."""
         kinds = {name: part_class(self.identity[name]) for name in expert.parts}
         return {
-            name: kind.summary(expert.parts[name])
+            name: kind.summary(entry)
             for name, kind in kinds.items()
-            if kind is not None and expert.parts[name] is not None
+            if kind is not None and (entry := expert.parts[name]) is not None
         }
 
     @property

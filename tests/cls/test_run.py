@@ -142,6 +142,7 @@ def test_batches_of_a_visit_need_not_be_neighbours(tmp_path, turns):
         ({"source_images": {"type": "digits", "num_image": 3}}, "did you mean 'num_images'"),
         ({"source_images": {**SOURCE, "num_images": 0}}, "num_images must be a whole .* got 0"),
         ({"device": "gpu0"}, "there is no device 'gpu0' here"),
+        ({"saving": {"report": print}}, "saving has no option 'report'"),
         ({"method": "tant"}, "unknown adaptation method 'tant'"),
     ],
 )
