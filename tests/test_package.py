@@ -214,7 +214,7 @@ def test_wheel_and_source_distribution_are_whole(archives):
     wanted = shipped | code | tree(ROOT, "tests/**/*.py", "docs/**/*.md", "benchmarks/*.py")
     wanted |= {"Makefile", "constraints.txt", "CHANGELOG.md", "CITATION.cff", ".ci/run"}
     assert not {name for name in wanted if not (source / name).is_file()}
-    assert wheel.stat().st_size < 10e6
+    assert wheel.stat().st_size < 12e6
 
 
 def test_an_installed_package_finds_its_files_from_another_folder(installed, tmp_path):

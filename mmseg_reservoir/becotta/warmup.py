@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from mmengine.model import BaseModel
@@ -88,7 +88,7 @@ class BecottaWarmup(BaseModel):
         losses["domain_accuracy"] = 100 * (guess.argmax(dim=1) == labels).float().mean()
         information = [
             domain_expert_information(mixture.routing, labels, len(self.styles))
-            for mixture in self.becotta.mixtures
+            for mixture in cast(Any, self.becotta.mixtures)
         ]
         losses["loss_information"] = -self.information_weight * torch.stack(information).mean()
         return losses

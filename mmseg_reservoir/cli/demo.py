@@ -155,7 +155,7 @@ def truth_of(image: Path) -> Path:
 def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Path) -> list[Path]:
     """Save picture, plot and page, and return their files."""
     from ..report.charts import plot_comparison
-    from ..report.frames import hard_frame, plot_frames
+    from ..report.frame_panels import hard_frame, plot_frames
     from ..report.page.document import write_page
     from ..report.shown_run import load_runs
 

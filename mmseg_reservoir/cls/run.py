@@ -12,7 +12,7 @@ from ..config.builder import CLASSIFICATION, RunBuilder
 from ..config.schema import Options, pick
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..datasets import build_dataset
-from ..datasets.source import LazySource, source_options
+from ..datasets.source_batches import LazySource, source_options
 from ..errors import ReservoirError
 from ..registry import check_options, suggest
 from ..report.progress import StreamProgress

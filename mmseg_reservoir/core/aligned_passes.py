@@ -1,4 +1,4 @@
-"""Forward passes of a model whose features are corrected by the moments of a domain."""
+"""Forward passes of a model with features that are corrected by the moments of a domain."""
 
 from __future__ import annotations
 

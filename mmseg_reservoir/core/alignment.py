@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @register("alignment", "moments")
 class Alignment(AlignedPasses, ReservoirPart):
-    """Corrects the moments of normalization layers, each expert by those of its own domain.
+    """Corrects the moments of normalization layers, each expert by those of its domain.
 
     Expert 0, the source's, is never aligned. Outside :meth:`expert` the model is the plain one.
 
@@ -71,7 +71,7 @@ class Alignment(AlignedPasses, ReservoirPart):
     def take_reference(self, model: nn.Module, saved: Mapping[str, Any] | None) -> None:
         """Take a saved reference of this model, or that of its BatchNorm layers.
 
-        Without either the stream runs without alignment, and a warning says so.
+        Without either the stream runs without alignment, with a warning.
         """
         layers = {name: channels_of(module) for name, module in norm_layers(model).items()}
         if not layers and self.layers != INPUT:
@@ -98,7 +98,7 @@ class Alignment(AlignedPasses, ReservoirPart):
         """Open the domain of a new expert by the images that fitted none.
 
         Args:
-            parent: The expert that was the domain's before, whose moments it starts from if no
+            parent: The expert of the domain before. The new one starts from its moments if no
                 image waits.
         """
         pending, self._pending = self._pending, []

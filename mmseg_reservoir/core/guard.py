@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 SOURCE_BATCHES = 64
 """Largest number of source batches that the margin is measured on."""
 _LEAST_SCALE = 1e-3  # from which an expert can come back
-_EVENTS = 1000  # that are remembered; the counts go on
+_EVENTS = 1000  # that are kept; the counts continue
 _MAP_MARGIN = 5.0  # times the smallest margin: about what frames of two street scenes showed
 
 
@@ -88,8 +88,8 @@ class LabelGuard(Guard):
     Let ``e`` be the largest sign over its bound. At ``e > 1`` the expert keeps ``1 / (2 e)`` of its
     way from the source, its step scale shrinks by the same factor, and its next batch is probed.
     At a probe without alarm the scale grows by the factor ``1 + 1 / a`` after ``a`` alarms, up to
-    1. The interval to the next probe doubles, up to ``every``, or three times that for maps, whose
-    probes cost two passes more.
+    1. The interval to the next probe doubles, up to ``every``, or three times that for maps, since
+    their probes cost two passes more.
 
     Args:
         every: Largest number of an expert's batches for each forward pass of its guard.
@@ -210,11 +210,11 @@ class LabelGuard(Guard):
     def load_state_dict(self, state: State) -> None:
         state = copied_to(state, torch.device("cpu"))
         self.margin, self._steps = state["shared"]["margin"], state["shared"]["steps"]
-        known = {i: entry for i, entry in enumerate(state["experts"]) if entry is not None}
-        self._health = {i: ExpertHealth(**e["health"]) for i, e in known.items() if e["health"]}
+        entries = {i: entry for i, entry in enumerate(state["experts"]) if entry is not None}
+        self._health = {i: ExpertHealth(**e["health"]) for i, e in entries.items() if e["health"]}
         events = [
             {"step": event["step"], "expert": index, **event}
-            for index, entry in known.items()
+            for index, entry in entries.items()
             for event in entry["events"]
         ]
         self._events = deque(sorted(events, key=lambda event: event["step"]), maxlen=_EVENTS)

@@ -87,8 +87,8 @@ class Reservoir:
         self.experts[index] = parameters
         self._states[index] = state
 
-    def note(self, index: int, images: int, updates: int) -> None:
-        """Count a batch that an expert adapted to."""
+    def count_batch(self, index: int, images: int, updates: int) -> None:
+        """Count a batch of an expert, with the updates that it made."""
         tally = self.tallies[index]
         tally.images += images
         tally.updates += updates

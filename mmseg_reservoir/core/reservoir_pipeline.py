@@ -142,7 +142,7 @@ class ReservoirPipeline(AdaptationPipeline):
             change = None
         self.reservoir.commit(route.index, adapted, self.method.domain_state())
         updates = self.method.counts["updates"] - updates
-        self.reservoir.note(route.index, images=len(inputs), updates=updates)
+        self.reservoir.count_batch(route.index, images=len(inputs), updates=updates)
         if self.trigger is not None:
             self.trigger.note(route.index, adapting)
         if self.alignment is not None:
@@ -252,7 +252,7 @@ class ReservoirPipeline(AdaptationPipeline):
             logits = self._predict(route, inputs)
         if self.alignment is not None:
             self.alignment.settle(route.index, len(inputs))
-        self.reservoir.note(route.index, images=len(inputs), updates=0)
+        self.reservoir.count_batch(route.index, images=len(inputs), updates=0)
         if self.trigger is not None:
             self.trigger.note(route.index, logits)
         return self._outcome(logits, route, "style", "predict")
@@ -275,7 +275,7 @@ class ReservoirPipeline(AdaptationPipeline):
         return replace(self._outcome(logits, route, "style", "predict"), **measured)
 
     def _predict(self, route: Route, inputs: Tensor) -> Tensor:
-        """What the experts that are there say, in one forward pass."""
+        """Return the prediction of the existing experts, in one forward pass."""
         if not self._is_alone(route):
             return self._predict_together(route, inputs)
         self.method.load(*self.reservoir.checkout(route.index))
@@ -291,7 +291,7 @@ class ReservoirPipeline(AdaptationPipeline):
             self.method.reset_optimizer(self.reservoir.checkout(index)[1])
 
     def reset_expert(self, index: int) -> None:
-        """Let an expert begin anew, from the source; its domain stays known."""
+        """Reset an expert to the source; its domain stays."""
         self.reservoir.commit(index, self.source, self.method.fresh_domain_state())
         for part in (self.alignment, self.guard, self.trigger):
             if part is not None:
@@ -302,7 +302,7 @@ class ReservoirPipeline(AdaptationPipeline):
             return self.method.predict(inputs)
 
     def _parts(self) -> dict[str, Any]:
-        """All that has a state of its own; None where there is no such part."""
+        """Return all parts with a state by name; None for a missing one."""
         return {name: getattr(self, name) for name in STATEFUL}
 
     def _state(self) -> dict[str, Any]:

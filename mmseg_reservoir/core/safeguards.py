@@ -120,7 +120,7 @@ class Safeguards:
         Args:
             index: The expert.
             before: Its values before the update.
-            after: Its values after the update, whose running statistics are used.
+            after: Its values after the update. Their running statistics are used.
             inputs: The batch.
             adapting: The prediction of the batch before the update.
         """

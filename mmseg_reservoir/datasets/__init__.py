@@ -21,7 +21,7 @@ from .domainnet import DomainNet126, domainnet_source
 from .imagenet_c import ImageNetC
 from .pacs import PACS
 from .pictures import image_folder
-from .source import SourceBatches
+from .source_batches import SourceBatches
 
 LAYOUTS: dict[str, Layout] = {
     "acdc": street_scenes.ACDC,

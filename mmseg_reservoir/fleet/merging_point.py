@@ -13,7 +13,7 @@ from ..snapshot.merge import NoRoomError
 from ..snapshot.reservoir_snapshot import ReservoirSnapshot
 
 _FLEET = "fleet"
-"""Under which name the manifest of a reservoir tells of exchanges."""
+"""The key of the exchanges in the manifest of a reservoir."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Answer:
         contents: The experts of all, to be taken over; None if it has them already.
         numbering: The number there of each of its experts.
         revisions: The number of the last change of each expert there.
-        refused: Why nothing was merged; None if it was. The camera goes on with its own.
+        refused: Why nothing was merged; None if it was. The camera continues with its experts.
     """
 
     contents: ReservoirSnapshot | None
@@ -41,7 +41,7 @@ class MergingPoint:
     it could save the answer) is answered, but not merged a second time.
 
     Args:
-        folder: Of the reservoir. One that is there is gone on with.
+        folder: Of the reservoir. An existing one is continued.
         start_from: The reservoir that all cameras began with; None if with the source model.
     """
 
@@ -55,8 +55,8 @@ class MergingPoint:
         """The last one of each camera."""
         if (self.folder / MANIFEST).is_file():
             self.contents = read_folder(self.folder)
-            told = self.contents.about[_FLEET]
-            self.revisions, self.exchanges = told["revisions"], told["exchanges"]
+            saved = self.contents.about[_FLEET]
+            self.revisions, self.exchanges = saved["revisions"], saved["exchanges"]
         elif start_from is not None:
             self.contents, base = read_start(start_from)
             self.revisions = base.revisions
@@ -64,7 +64,7 @@ class MergingPoint:
     def exchange(
         self, camera: str, number: int, contents: ReservoirSnapshot, base: Base | None
     ) -> Answer:
-        """Merge what a camera has learned since its base, and tell it what all know.
+        """Merge what a camera has learned since its base, and return the experts of all.
 
         Args:
             camera: Its name.
@@ -87,8 +87,8 @@ class MergingPoint:
         has_all = self.contents is None or (base is not None and base.revisions == self.revisions)
         if has_all:  # nobody else has come since: what the camera has is what all know
             before = contents if self.contents is None else self.contents
-            known = [] if self.contents is None else before.experts
-            self.revisions = revised(known, self.revisions, contents.experts)
+            earlier = [] if self.contents is None else before.experts
+            self.revisions = revised(earlier, self.revisions, contents.experts)
             self.contents = replace(contents, calibration=before.calibration)
             numbering = list(range(len(contents.experts)))
         else:
@@ -105,9 +105,9 @@ class MergingPoint:
         }
 
     def _write(self) -> None:
-        told = {"revisions": self.revisions, "exchanges": self.exchanges}
+        exchanges = {"revisions": self.revisions, "exchanges": self.exchanges}
         assert self.contents is not None  # after an exchange
-        self.contents = replace(self.contents, about={**self.contents.about, _FLEET: told})
+        self.contents = replace(self.contents, about={**self.contents.about, _FLEET: exchanges})
         write_folder(self.contents, self.folder)
 
     def _answer(self, done: dict[str, Any]) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ def seed_generators(seed: int) -> None:
 
 def save_generators() -> dict[str, Any]:
     """Return the state of these generators, as plain data and tensors."""
-    name, keys, *rest = np.random.get_state(legacy=True)
+    name, keys, *rest = cast(tuple, np.random.get_state())
     return {
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),

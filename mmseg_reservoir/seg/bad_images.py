@@ -104,7 +104,7 @@ def explain(info: Mapping[str, Any], error: Exception) -> str:
         fault = _fault_of_file(facts[key])
         if fault:
             return f"cannot read {file}, which {fault}: {_REMEDY}"
-    shapes = [fact.shape for fact in facts.values()]
+    shapes: list[Any] = [fact.shape for fact in facts.values()]
     if len(shapes) == 2 and None not in shapes and shapes[0] != shapes[1]:
         return _different_sizes(files["seg_map_path"], shapes[1], files["img_path"], shapes[0])
     reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -82,7 +82,9 @@ def draw_key(
     if room < 0:
         return picture
     largest = [index for index in np.argsort(-counts, kind="stable")[:room] if counts[index]]
-    lines = [(f"expert {expert}, K = {k}", EXPERT_COLORS[expert % len(EXPERT_COLORS)])]
+    lines: list[tuple[str, Sequence[int]]] = [
+        (f"expert {expert}, K = {k}", EXPERT_COLORS[expert % len(EXPERT_COLORS)])
+    ]
     # In the order of classes: that of areas would change from frame to frame.
     lines += [(classes[index], palette[index]) for index in sorted(largest)]
     font = cv2.FONT_HERSHEY_SIMPLEX

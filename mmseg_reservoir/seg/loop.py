@@ -104,7 +104,9 @@ class RecurringTestLoop(TestLoop):
         self.check(
             dict(domains=domains, frame_rate=frame_rate, **extra, **timing, **plain, **unknown)
         )
-        self._timing = None if frame_rate is None else dict(frame_rate=frame_rate, **timing)
+        self._timing: dict[str, Any] | None = None
+        if frame_rate is not None:
+            self._timing = dict(frame_rate=frame_rate, **timing)
         self.skips = on_bad_image == "skip"
         extra_sets = domains_by_name(extra_eval_sets, "extra_eval_sets")
         self._extra_loaders = self._loaders(runner, dataloader, extra_sets)

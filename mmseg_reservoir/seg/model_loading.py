@@ -186,8 +186,9 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
 
 def class_count(model: Any) -> int:
     """Return how many classes a segmentor has."""
-    head = model.decode_head
-    return (head[-1] if isinstance(head, nn.ModuleList) else head).num_classes
+    head: Any = model.decode_head
+    last: Any = head[-1] if isinstance(head, nn.ModuleList) else head
+    return last.num_classes
 
 
 def classes_by_number(count: int) -> dict[str, Any]:

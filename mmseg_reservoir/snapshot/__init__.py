@@ -1,7 +1,7 @@
 """A reservoir that leaves its run: saved in a folder, started from, merged, pruned, exported.
 
     save_reservoir(pipeline, "night_shift", about={})
-    load_reservoir(another_pipeline, "night_shift")  # which recognises its domains at once
+    load_reservoir(another_pipeline, "night_shift")  # which recognizes its domains at once
 
 The commands are ``reservoir experts inspect | export | merge | prune``.
 """
@@ -23,7 +23,7 @@ from .reservoir_snapshot import ReservoirSnapshot, put, take
 def save_reservoir(
     pipeline: AdaptationPipeline, folder: str | os.PathLike, about: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write the experts of a pipeline, and all that recognises their domains, into a folder.
+    """Write the experts of a pipeline, and all that recognizes their domains, into a folder.
 
     Args:
         pipeline: A pipeline with a reservoir, of either task.
@@ -35,7 +35,7 @@ def save_reservoir(
 
 
 def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> None:
-    """Let a pipeline, newly assembled, go on with a saved reservoir; no source image is needed.
+    """Load a saved reservoir into a new pipeline; no source image is needed.
 
     Args:
         pipeline: With the same model, method, params and router, on any device.

@@ -39,7 +39,7 @@ class Base:
 
     @classmethod
     def of(cls, contents: ReservoirSnapshot, revisions: Sequence[int]) -> Base:
-        """The base of whoever goes on with these experts."""
+        """Return the base of a camera that continues with these experts."""
         progress = {
             name: contents.part(name).progress(contents.options(name), contents.state_of(name))
             for name in contents.components
@@ -85,8 +85,8 @@ def merge_delta(
         The merge, and the revisions after it.
     """
     weights = [] if base is None else _weights(common, revisions, learned, base)
-    known = max(1, len(weights))
-    merged = merge_experts(common, learned, known=known, weights=weights)
+    matched = max(1, len(weights))
+    merged = merge_experts(common, learned, matched=matched, weights=weights)
     return merged, revised(common.experts, revisions, merged.contents.experts)
 
 
@@ -123,11 +123,11 @@ def _is_same(one: Expert, other: Expert) -> bool:
 def take_over(
     contents: ReservoirSnapshot, pipeline: ReservoirPipeline, numbering: Sequence[int]
 ) -> None:
-    """Let a pipeline go on with merged experts in the midst of its stream.
+    """Load merged experts into a pipeline in the middle of its stream.
 
-    Experts, the states of their methods (moments of optimizers, teachers), what recognises their
-    domains, and what guard and pooling know of them are the merged ones. Where the stream is, what
-    the method draws by, and the counts of the run stay its own.
+    Experts, the states of their methods (moments of optimizers, teachers), what recognizes their
+    domains, and the state of guard and pooling are the merged ones. The position in the stream, the
+    random generators of the method and the counts of the run stay.
 
     Args:
         contents: That it has merged its experts into.

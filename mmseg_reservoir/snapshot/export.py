@@ -62,13 +62,14 @@ def expert_weights(
         source: Weights of the source model.
     """
     tensors = contents.layout.split(contents.experts[index].parameters)
-    pairs = factor_pairs(tensors) if contents.layout.scaling is not None else []
+    scaling = contents.layout.scaling
+    pairs = [] if scaling is None else factor_pairs(tensors)
     changed: dict[str, Tensor] = {}
     for a, b in pairs:
         name = _folded_name(a, source)
         product = tensors.pop(b).flatten(1).double() @ tensors.pop(a).flatten(1).double()
         weight = source[name]
-        folded = weight.double() + contents.layout.scaling * product.view_as(weight)
+        folded = weight.double() + (scaling or 0.0) * product.view_as(weight)
         changed[name] = folded.to(weight)
     changed |= {name: tensor.clone() for name, tensor in tensors.items()}
     return changed | _aligned_norms(contents, index, {**source, **changed})
@@ -91,7 +92,8 @@ def _aligned_norms(
                 "bias that could hold the correction: predict with it here, by --start-from and "
                 "--frozen"
             )
-        norms |= dict(zip(keys, folded(*(weights[key] for key in keys), gain, shift), strict=True))
+        weight, bias = (weights[key] for key in keys)
+        norms |= dict(zip(keys, folded(weight, bias, gain, shift), strict=True))
     return norms
 
 

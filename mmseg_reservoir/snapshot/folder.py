@@ -67,7 +67,7 @@ def _write_files(contents: ReservoirSnapshot, folder: Path) -> None:
         text = _text({**manifest, "sha256": _digest(manifest)})
     except (TypeError, ValueError) as error:
         raise ReservoirError(
-            f"what is told about a reservoir must be plain JSON: {error}"
+            f"the description of a reservoir must be plain JSON: {error}"
         ) from error
     write_text(folder / MANIFEST, text)  # last: what has one is whole
 
@@ -76,7 +76,7 @@ def read_folder(folder: str | os.PathLike) -> ReservoirSnapshot:
     """Read a reservoir, every byte of it as it was written.
 
     Raises:
-        ReservoirError: If the folder is none, is damaged, or of another version.
+        ReservoirError: If the folder is not a reservoir, is damaged, or of another version.
     """
     folder = Path(folder).expanduser()
     manifest = _read_manifest(folder)
@@ -154,7 +154,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             if type(manifest[name]) is not types:
                 raise TypeError(f"{name} must be a {types.__name__}")
         if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "options"}:
-            raise ValueError("it tells of no expert, or not what they are")
+            raise ValueError("it lists no expert, or not its kind")
         return manifest
 
 

@@ -71,7 +71,7 @@ def merge_experts(
     one: ReservoirSnapshot,
     other: ReservoirSnapshot,
     k_max: int | None = None,
-    known: int = 1,
+    matched: int = 1,
     weights: Sequence[Weights] = (),
 ) -> Merge:
     """Merge as :func:`merge` does, also reservoirs with a common past.
@@ -80,22 +80,22 @@ def merge_experts(
         one: A reservoir.
         other: Another one.
         k_max: Room for experts. Defaults to that of the roomier one.
-        known: Number of first experts that have the same numbers in both, and need no match.
+        matched: Number of first experts that have the same numbers in both, and need no match.
         weights: Weights of the first experts, instead of the images that they have seen.
     """
-    found = describe_differences(one.kinds, other.kinds)
+    changes = describe_differences(one.kinds, other.kinds)
     # Those of different kinds have no options to compare.
-    found = found or describe_differences(one.identity["options"], other.identity["options"])
-    if found:
+    changes = changes or describe_differences(one.identity["options"], other.identity["options"])
+    if changes:
         raise ReservoirError(
-            f"the reservoirs cannot be merged, they differ: {'; '.join(found)}. Merge those of "
+            f"the reservoirs cannot be merged, they differ: {'; '.join(changes)}. Merge those of "
             "runs with one model, one calibration (reservoir.calibration.file) and the same options"
         )
     room = max(one.k_max, other.k_max) if k_max is None else k_max
     if same(_whole(one), _whole(other)):
         matches: list[int | None] = list(range(len(other.experts)))
         return Merge(replace(one, k_max=_checked(room, one, other, matches)), matches)
-    matches = find_matches(one, other, known)
+    matches = find_matches(one, other, matched)
     room = _checked(room, one, other, matches)
     moved = [_beside(one, expert) for expert in other.experts]
     experts = list(one.experts)
@@ -114,22 +114,22 @@ def merge_experts(
 
 
 def find_matches(
-    one: ReservoirSnapshot, other: ReservoirSnapshot, known: int = 1
+    one: ReservoirSnapshot, other: ReservoirSnapshot, matched: int = 1
 ) -> list[int | None]:
-    """For every expert of the other reservoir the one that it matches, by the router's own test.
+    """Return the match of every expert of the other reservoir, by the router's own test.
 
-    The ``known`` first ones match those of the same number.
+    The ``matched`` first ones match those of the same number.
     """
     distance, options = one.part("router").distance, one.options("router")
     shared = one.shared["router"]["shared"]
     pairs = []
-    for j, theirs in enumerate(other.experts[known:], start=known):
-        for i, ours in enumerate(one.experts[known:], start=known):
+    for j, theirs in enumerate(other.experts[matched:], start=matched):
+        for i, ours in enumerate(one.experts[matched:], start=matched):
             a, b = ours.parts["router"], theirs.parts["router"]
             near = -torch.inf if same(a, b) else distance(options, shared, a, b)
             if near <= 1:
                 pairs.append((near, i, j))
-    matches: list[int | None] = [*range(known), *[None] * (len(other.experts) - known)]
+    matches: list[int | None] = [*range(matched), *[None] * (len(other.experts) - matched)]
     for _, i, j in sorted(pairs):
         if matches[j] is None and i not in matches:
             matches[j] = i
@@ -144,7 +144,7 @@ def average(
     Of one that weighs nothing, beside one that does, only what adds up is taken.
     """
     weights = (one.tally.images, other.tally.images) if weights is None else weights
-    # Who has seen more comes first; the tie must not depend on the order of the arguments.
+    # The one with more images comes first; a tie must not depend on the order of the arguments.
     (weight, one), (less, other) = sorted(
         zip(weights, (one, other), strict=True),
         key=lambda pair: (pair[0], tensor_bytes(pair[1].parameters)),

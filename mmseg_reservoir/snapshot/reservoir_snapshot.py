@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.pipeline import AdaptationPipeline
 from ..core.reservoir import Tally
-from ..core.reservoir_part import ReservoirPart, State, padded, part_class
+from ..core.reservoir_part import State, padded, part_class
 from ..core.reservoir_pipeline import ReservoirPipeline
 from ..errors import ReservoirError, refusing
 from ..style.calibration import Calibration
@@ -40,7 +40,7 @@ class Expert:
     parameters: Tensor
     method: State
     tally: Tally
-    parts: dict[str, State]
+    parts: dict[str, State | None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ReservoirSnapshot:
             checksum, and the options of its components.
         layout: What the experts' vectors mean.
         k_max: Room for so many experts.
-        about: What whoever saved it told: the options of the run.
+        about: The options of the run that saved it.
         calibration: What the router was fitted to; None if it looks at no styles.
         shared: What all experts share: of the method, and of each component its state without the
             entries of the experts.
@@ -94,7 +94,7 @@ class ReservoirSnapshot:
         entries = [expert.parts[component] for expert in self.experts]
         return {**self.shared[component], "experts": entries}
 
-    def part(self, component: str) -> type[ReservoirPart]:
+    def part(self, component: str) -> Any:
         """Return the class of a component, which knows how its states are combined."""
         name = self.identity[component]
         if "undivided" in self.shared[component]:
@@ -114,9 +114,9 @@ class ReservoirSnapshot:
         """Return what components report of an expert, as plain JSON values."""
         kinds = {name: part_class(self.identity[name]) for name in expert.parts}
         return {
-            name: kind.summary(expert.parts[name])
+            name: kind.summary(entry)
             for name, kind in kinds.items()
-            if kind is not None and expert.parts[name] is not None
+            if kind is not None and (entry := expert.parts[name]) is not None
         }
 
     @property
@@ -145,7 +145,7 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
     if router.needs_style and router.calibration is None:
         raise ReservoirError(
             "the router knows no calibration that could be saved with it: fit() it first (and call "
-            "super().fit(calibration) in a router of your own)"
+            "super().fit(calibration) in a custom router)"
         )
     state, weights = pipeline.state_dict(), source_weights(pipeline)
     identity = identity_of(pipeline, weights)
@@ -179,7 +179,7 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
 
 @explained
 def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
-    """Let a pipeline go on with these experts; no source image is needed."""
+    """Load these experts into a pipeline; no source image is needed."""
     if not isinstance(pipeline, ReservoirPipeline):
         raise ReservoirError(
             f"a {type(pipeline).__name__} has no room for the experts of a reservoir: run the "
@@ -187,15 +187,16 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
         )
     ours = identity_of(pipeline, source_weights(pipeline))
     saved = {name: contents.identity.get(name) for name in ours}
-    found = describe_differences(saved, ours)
+    changes = describe_differences(saved, ours)
     router = pipeline.router
-    if not found:
+    if not changes:
         # Its numbers may be others, or not be known yet: they come along.
         kinds = _without_numbers(router.merge_options())
-        found += describe_differences(_without_numbers(contents.options("router")), kinds, "router")
-    if found:
+        saved_kinds = _without_numbers(contents.options("router"))
+        changes += describe_differences(saved_kinds, kinds, "router")
+    if changes:
         raise ReservoirError(
-            f"the reservoir is not of this model and these options ({'; '.join(found)}; that of "
+            f"the reservoir is not of this model and these options ({'; '.join(changes)}; that of "
             "the reservoir first): use those that it was made with, or save one by this run"
         )
     count = len(contents.experts)
@@ -218,12 +219,12 @@ def go_on(
 
     Args:
         contents: The experts.
-        pipeline: Whose router has been fitted.
+        pipeline: The pipeline, with a fitted router.
         last: The expert that the batch before went to; None if there was none.
     """
     method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
-    # A trigger is of a run, too, and has to get to know these experts.
-    anew = {} if pipeline.trigger is None else {"trigger": pipeline.trigger.state_dict()}
+    # A trigger is of a run: it starts again with these experts.
+    trigger = {} if pipeline.trigger is None else {"trigger": pipeline.trigger.state_dict()}
     pipeline.load_state_dict(
         {
             "pipeline": type(pipeline).__name__,
@@ -238,7 +239,7 @@ def go_on(
                 "stream": {"last": last},
             },
             **{name: contents.state_of(name) for name in contents.components},
-            **anew,
+            **trigger,
         }
     )
 
@@ -255,7 +256,7 @@ def _parameter_like(pipeline: ReservoirPipeline) -> list[str]:
 
 
 def _has_one_optimizer(states: list[State]) -> bool:
-    """Whether all experts go on with the same moments, as SAR's published code lets them."""
+    """Return whether all experts share the same moments, as in SAR's published code."""
     return len(states) > 1 and all(s["optimizer"] is states[0]["optimizer"] for s in states)
 
 

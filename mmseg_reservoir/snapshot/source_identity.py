@@ -56,7 +56,8 @@ def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> d
         pipeline: That they adapt in.
         weights: Its :func:`source_weights`.
     """
-    method, encoder = pipeline.method, pipeline.encoder
+    method = pipeline.method
+    encoder: Any = pipeline.encoder
     style = encoder.fingerprint() if hasattr(encoder, "fingerprint") else type(encoder).__name__
     layout = VectorLayout.of(method.space)
     adapts = digest(f"{layout.names} {layout.shapes}")

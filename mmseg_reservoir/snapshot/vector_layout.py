@@ -1,4 +1,4 @@
-"""What the flat vector of an expert means, where the model itself is not at hand."""
+"""What the flat vector of an expert means, without the model itself."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from plan_count import count_plans
 
 from mmseg_reservoir.cls.run import run
 from mmseg_reservoir.cls.stream import Stream
-from mmseg_reservoir.datasets.source import LazySource
+from mmseg_reservoir.datasets.source_batches import LazySource
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.registry import table
 from mmseg_reservoir.report.scores import by_domain

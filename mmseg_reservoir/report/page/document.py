@@ -18,11 +18,11 @@ from ... import __version__
 from ...config.presets import DEFAULT
 from ...io.files import write_text
 from ...runs.record import strict_json
-from ..frames import gallery
+from ..frame_panels import gallery
 from ..scores import forgetting
 from ..shown_run import ShownRun
-from .charts import class_charts, extra_set_charts, route_charts, score_charts, time_chart
-from .scores import conclude, overview, score_table
+from .plotly_charts import class_charts, extra_set_charts, route_charts, score_charts, time_chart
+from .score_tables import conclude, overview, score_table
 from .style import Chart
 
 

@@ -68,7 +68,7 @@ class PseudoLabelHook(Hook):
             self._next = 0
         count = len(runner.test_loop.dataloader.dataset)
         if self.frames == "all":
-            self._chosen = range(count)
+            self._chosen: Sequence[int] = range(count)
         elif isinstance(self.frames, int):
             self._chosen = np.linspace(0, count - 1, self.frames).round().astype(int).tolist()
         else:
@@ -115,6 +115,7 @@ class PseudoLabelHook(Hook):
     def _baseline(self, runner: Runner, data: dict, file: Path) -> np.ndarray:
         if self.baseline == "source":
             return runner.model.source_label(data).cpu().numpy()
+        assert self.baseline is not None  # else there is no such picture
         path = Path(self.baseline) / file
         label = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
         if label is None:

@@ -193,7 +193,7 @@ def _size(shapes: Mapping[str, Shape]) -> Shape:
 
 
 def _describe(shapes: Mapping[str, Shape]) -> str:
-    size = _size(shapes)
+    size: Any = _size(shapes)
     blocks = "-".join(map(str, size[1:]))
     return f"{_SIZES.get(size, 'another MiT')} ({blocks} blocks, width {size[0]})"
 

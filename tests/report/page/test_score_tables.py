@@ -3,7 +3,7 @@ import math
 import pytest
 from run_records import record, rich_record
 
-from mmseg_reservoir.report.page.scores import Score, conclude, overview, score_table
+from mmseg_reservoir.report.page.score_tables import Score, conclude, overview, score_table
 from mmseg_reservoir.report.shown_run import ShownRun
 
 METAFILE = """Models:

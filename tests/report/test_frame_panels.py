@@ -7,7 +7,7 @@ from panel_files import save_panels
 from run_records import record, rich_record
 
 from mmseg_reservoir.errors import ReservoirError
-from mmseg_reservoir.report.frames import gallery, hard_frame, plot_frames, wrong_percent
+from mmseg_reservoir.report.frame_panels import gallery, hard_frame, plot_frames, wrong_percent
 from mmseg_reservoir.report.shown_run import ShownRun
 
 

@@ -1,7 +1,7 @@
 from run_records import record, rich_record, styles_of
 
 from mmseg_reservoir.report.colors import DOMAIN_COLORS, RUN_COLORS
-from mmseg_reservoir.report.page.charts import (
+from mmseg_reservoir.report.page.plotly_charts import (
     class_charts,
     extra_set_charts,
     route_charts,
