@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 STREETS = "acdc/efficientvit-b0_align.py"
-"""The default for footage: a bundled Cityscapes model, and the row that gained most on real frames."""
+"""The default for footage: the row of a bundled model that gained most on real frames."""
 
 
 def _run(args: argparse.Namespace) -> None:

@@ -160,7 +160,7 @@ def test_footage_needs_no_model(tmp_path, capsys):
     assert adapt.main([str(tmp_path), f"--out={out}", "--overlay=none", "--labels=trainids"]) == 0
     assert [line["name"] for line in lines(out)] == ["a", "b"]
     assert "no model is named: the bundled EfficientViT-Seg-B0" in capsys.readouterr().out
-    labels = [cv2.imread(str(path), cv2.IMREAD_UNCHANGED) for path in out.rglob("*_gt_labelTrainIds.png")]
+    labels = [cv2.imread(str(path), -1) for path in out.rglob("*_gt_labelTrainIds.png")]
     assert [image.shape for image in labels] == [(256, 512)] * 2
 
 
