@@ -76,8 +76,8 @@ class ReservoirBuilder:
             if name not in valid:
                 names = suggest(name, ("preset", *parameters_of(WarmStart), *valid))
                 raise ReservoirError(f"reservoir has no option {name!r}{names}")
-        self.k_max: int = options.get("k_max", 16)
-        check_value(self.k_max, parameters_of(Router)["k_max"].annotation, "reservoir.k_max")
+        k_max, count = options.get("k_max", 16), parameters_of(Router)["k_max"].annotation
+        self.k_max: int = check_value(k_max, count, "reservoir.k_max")
         self.start = construct(WarmStart, start, "reservoir")
         self._seed = {"seed": seed}
         self.components: dict[str, PartSpec] = {}

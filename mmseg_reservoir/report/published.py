@@ -52,8 +52,8 @@ class Row:
 def load_rows(metafile: str | Path) -> list[Row]:
     """Return all rows of a metafile in OpenMMLab's format, in their order.
 
-    If the config of a model is a table, the model has the key ``Row``. If its results have the key ``Stream``,
-    the model has one row per stream.
+    If the config of a model is a table, the model has the key ``Row``. If its results have the key
+    ``Stream``, it has one row per stream.
     """
     try:
         models = yaml.load(Path(metafile).read_text(encoding="utf-8"), _Loader)["Models"]
