@@ -1,4 +1,4 @@
-"""MMSegmentation integration: wrapper, loop, hooks and data sets of a test run."""
+"""MMSegmentation integration: wrapper, loop, hooks and datasets of a test run."""
 
 import warnings
 
@@ -7,7 +7,7 @@ from mmseg_reservoir.seg.compat import (
     import_mmengine_without_transformers,
 )
 
-# Have to run before any import of mmseg, hence before this package's other modules.
+# This must run before mmseg is imported, and so before the other modules of this package.
 import_mmengine_without_transformers()
 enable_mmseg_without_compiled_ops()
 
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Return what has another name or room now, with a warning."""
+    """Return an attribute that was renamed or moved, with a warning."""
     if name == "UnlabelledImages":  # the old name
         message = f"{__name__}.{name} is now UnlabeledImages"
         warnings.warn(message, DeprecationWarning, stacklevel=2)

@@ -22,11 +22,11 @@ from ..metric import VisitIoUMetric
 
 @HOOKS.register_module()
 class ResultsHook(Hook):
-    """Records every visit and every route of a recurring test.
+    """Records scores and routes of a recurring test.
 
-    The files are rewritten after each visit. Of frames without labels, which cannot be scored,
-    the predicted train ids go to ``predictions/round{r}/{domain}`` in the work directory. Scalars
-    also go to mmengine's visualizer, hence to TensorBoard or W&B where a config asks for them.
+    The files are rewritten after each visit. Frames without labels cannot be scored, so their
+    predicted train ids are written to ``predictions/round{r}/{domain}`` in the work directory.
+    mmengine's visualizer gets all scalars, for example for TensorBoard or W&B.
     """
 
     priority = "LOW"
@@ -38,10 +38,10 @@ class ResultsHook(Hook):
         settings = {
             **about_pipeline(pipeline),
             "seed": runner.seed,
-            # Absolute: the record may be read from another folder than it was made in.
+            # Absolute, because the record may be read from another folder.
             "config_file": runner.cfg.filename and str(Path(runner.cfg.filename).resolve()),
             "data": {name: describe_loader(loader) for name, loader in loop.loaders.items()},
-            # In the words of the streams of classification.
+            # With the same keys as the streams of classification.
             "stream": {
                 "kind": "recurring",
                 "domains": list(loop.loaders),
@@ -59,7 +59,7 @@ class ResultsHook(Hook):
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
-        """Note where each image went."""
+        """Record the route of each image."""
         visit = runner.test_loop.visit
         images = [sample.img_path for sample in outputs]
         outcome = outputs[0].get("outcome", NOT_ADAPTING)
@@ -81,7 +81,7 @@ class ResultsHook(Hook):
         write_image(self.record.folder / "predictions" / file, label)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        """Note the scores of a visit and write the files."""
+        """Record the scores of a visit and write the files."""
         current = runner.test_loop.visit
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         others = {name: value for name, value in metrics.items() if name != "mIoU"}
@@ -124,7 +124,7 @@ class ResultsHook(Hook):
 
 
 def _config(runner: Runner) -> dict[str, Any]:
-    """Return all options but how the run was started: a resumed run is the same run."""
+    """Return all options except those that differ when the same run is resumed."""
     config = runner.cfg.to_dict()
     for hook in config.get("custom_hooks") or []:
         if hook["type"] == "ResumeHook":
