@@ -69,6 +69,13 @@ class DomainMoments:
         self.images += images
         self.batches += 1
 
+    def learn(self, mean: Tensor, logvar: Tensor, images: int, window: int) -> None:
+        """Learn from the moments of a batch of images, and count it."""
+        weight = self.weight_of(images, window)
+        self.mean.lerp_(mean, weight)
+        self.logvar.lerp_(logvar, weight)
+        self.count(images)
+
     def start_trial(self) -> DomainMoments | None:
         """Return the trial of another reach, a new one if it is time for one; None if not."""
         if self.batches % _AGAIN == 0:
