@@ -30,18 +30,18 @@ class Merge:
     """What came of two reservoirs.
 
     Args:
-        contents: The experts of the first, each merged with its match, then the others'.
+        snapshot: The experts of the first, each merged with its match, then the others'.
         matches: For every expert of the second, the one of the first that it became one with, or
             None if it stands beside them.
     """
 
-    contents: ReservoirSnapshot
+    snapshot: ReservoirSnapshot
     matches: list[int | None]
 
     @property
     def numbering(self) -> list[int]:
         """The number that each expert of the second has now."""
-        alone = count(len(self.contents.experts) - self.matches.count(None))
+        alone = count(len(self.snapshot.experts) - self.matches.count(None))
         return [next(alone) if match is None else match for match in self.matches]
 
 
@@ -137,7 +137,7 @@ def find_matches(
 
 
 def average(
-    contents: ReservoirSnapshot, one: Expert, other: Expert, weights: Weights | None = None
+    snapshot: ReservoirSnapshot, one: Expert, other: Expert, weights: Weights | None = None
 ) -> Expert:
     """What two experts of the same domain become, by the images that each has seen, or by weights.
 
@@ -152,10 +152,10 @@ def average(
     )
     total = weight + less
     share = less / total if total else 0.5
-    layout = contents.layout
+    layout = snapshot.layout
     state = dict(one.method)
     if share:
-        for name in contents.shared["parameter_like"]:
+        for name in snapshot.shared["parameter_like"]:
             state[name] = _average_vectors(layout, state[name], other.method[name], share)
         # The moments of low-rank factors fit no others.
         state["optimizer"] = (
@@ -163,7 +163,7 @@ def average(
             if layout.scaling is None
             else {}
         )
-    parts = {name: _merged_entry(contents, name, one, other, share) for name in one.parts}
+    parts = {name: _merged_entry(snapshot, name, one, other, share) for name in one.parts}
     mine, theirs = asdict(one.tally), asdict(other.tally)
     tally = Tally(**{name: mine[name] + theirs[name] for name in mine})
     parameters = (
@@ -227,18 +227,18 @@ def _beside(one: ReservoirSnapshot, expert: Expert) -> Expert:
 
 
 def _merged_entry(
-    contents: ReservoirSnapshot, component: str, one: Expert, other: Expert, weight: float
+    snapshot: ReservoirSnapshot, component: str, one: Expert, other: Expert, weight: float
 ) -> State | None:
     first, second = one.parts[component], other.parts[component]
     if first is None or second is None:
         return first or second
-    options = contents.options(component)
-    return contents.part(component).merge_expert(options, first, second, weight)
+    options = snapshot.options(component)
+    return snapshot.part(component).merge_expert(options, first, second, weight)
 
 
 def _plain(expert: Expert) -> State:
     return {**vars(expert), "tally": asdict(expert.tally)}
 
 
-def _whole(contents: ReservoirSnapshot) -> State:
-    return {"shared": contents.shared, "experts": [_plain(expert) for expert in contents.experts]}
+def _whole(snapshot: ReservoirSnapshot) -> State:
+    return {"shared": snapshot.shared, "experts": [_plain(expert) for expert in snapshot.experts]}

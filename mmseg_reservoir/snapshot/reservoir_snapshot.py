@@ -1,4 +1,4 @@
-"""A reservoir as plain data: taken out of a pipeline, and put into another one."""
+"""A reservoir as plain data: copied from a pipeline, loaded into another one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from .source_identity import calibration_digest, describe_differences, identity_
 from .vector_layout import VectorLayout
 
 COMPONENTS = ("router", "guard", "pooling", "alignment")
-"""Of a pipeline, beside the experts themselves: what knows something of each of them."""
-
+"""The parts of a pipeline that keep a state of each expert."""
 
 explained = refusing("the reservoir is not arranged as one", "save it again, or take a copy of it")
-"""Decorates what reads the states of a reservoir, which may be of somebody else's making."""
+"""Decorates functions that read the states of a reservoir, which may come from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ class Expert:
     Args:
         parameters: Its flat vector.
         method: The state of its method, the optimizer's included.
-        tally: What it has met.
-        parts: What router, guard, pooling and alignment know of it, by their names.
+        tally: Its counts of images, visits and updates.
+        parts: Its entries in the states of router, guard, pooling and alignment, by their names.
     """
 
     parameters: Tensor
@@ -48,15 +47,14 @@ class ReservoirSnapshot:
     """All of a reservoir.
 
     Args:
-        identity: What it means nothing without (see :func:`identity_of`), the calibration's
-            checksum, and the options of its components.
-        layout: What the experts' vectors mean.
-        k_max: Room for so many experts.
+        identity: The model and the components that it fits (see :func:`identity_of`), the
+            calibration's checksum, and the options of its components.
+        layout: The tensors that the experts' vectors consist of.
+        k_max: Largest number of experts.
         about: The options of the run that saved it.
-        calibration: What the router was fitted to; None if it looks at no styles.
-        shared: What all experts share: of the method, and of each component its state without the
-            entries of the experts.
-        experts: The first is the source's.
+        calibration: What the router was fitted to; None for a router that needs no style.
+        shared: The method's state, and each component's without the entries of the experts.
+        experts: The experts; the first is the source's.
     """
 
     identity: dict[str, Any]
@@ -69,7 +67,7 @@ class ReservoirSnapshot:
 
     @explained
     def with_experts(self, experts: list[Expert], shared: State | None = None) -> ReservoirSnapshot:
-        """Return the same with other experts, and perhaps something else that components share."""
+        """Return the same with other experts and, if given, another shared state."""
         changed = replace(self, experts=experts, shared={**self.shared, **(shared or {})})
         for name in self.components:
             changed = changed.with_state(name, self.part(name).regroup(changed.state_of(name)))
@@ -95,7 +93,7 @@ class ReservoirSnapshot:
         return {**self.shared[component], "experts": entries}
 
     def part(self, component: str) -> Any:
-        """Return the class of a component, which knows how its states are combined."""
+        """Return the class of a component, which combines its states."""
         name = self.identity[component]
         if "undivided" in self.shared[component]:
             raise ReservoirError(
@@ -134,8 +132,8 @@ class ReservoirSnapshot:
         return [name for name in COMPONENTS if self.identity.get(name) is not None]
 
 
-def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSnapshot:
-    """What is in a pipeline, as a copy."""
+def take_snapshot(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSnapshot:
+    """Return a copy of the reservoir of a pipeline."""
     if not isinstance(pipeline, ReservoirPipeline):
         raise ReservoirError(
             f"a {type(pipeline).__name__} has no reservoir that could be saved: run the method "
@@ -162,7 +160,7 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
         "parameter_like": _parameter_like(pipeline),
         "one_optimizer": _has_one_optimizer([expert.method for expert in experts]),
     }
-    contents = ReservoirSnapshot(
+    snapshot = ReservoirSnapshot(
         identity,
         VectorLayout.of(pipeline.method.space),
         router.k_max,
@@ -171,14 +169,14 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
         shared,
         experts,
     )
-    for name in contents.components:
+    for name in snapshot.components:
         identity["options"][name] = getattr(pipeline, name).merge_options()
-        contents = contents.with_state(name, state[name])
-    return contents
+        snapshot = snapshot.with_state(name, state[name])
+    return snapshot
 
 
 @explained
-def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
+def load_snapshot(snapshot: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
     """Load these experts into a pipeline; no source image is needed."""
     if not isinstance(pipeline, ReservoirPipeline):
         raise ReservoirError(
@@ -186,59 +184,59 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
             "method with one, reservoir=dict(start_from=...)"
         )
     ours = identity_of(pipeline, source_weights(pipeline))
-    saved = {name: contents.identity.get(name) for name in ours}
+    saved = {name: snapshot.identity.get(name) for name in ours}
     changes = describe_differences(saved, ours)
     router = pipeline.router
     if not changes:
-        # Its numbers may be others, or not be known yet: they come along.
+        # Numbers may differ, or are not measured yet: those of the snapshot are loaded.
         kinds = _without_numbers(router.merge_options())
-        saved_kinds = _without_numbers(contents.options("router"))
+        saved_kinds = _without_numbers(snapshot.options("router"))
         changes += describe_differences(saved_kinds, kinds, "router")
     if changes:
         raise ReservoirError(
             f"the reservoir is not of this model and these options ({'; '.join(changes)}; that of "
             "the reservoir first): use those that it was made with, or save one by this run"
         )
-    count = len(contents.experts)
+    count = len(snapshot.experts)
     if count > router.k_max:
         raise ReservoirError(
             f"the reservoir has {count} experts, this run has room for {router.k_max}: set "
-            f"reservoir.k_max={max(count, contents.k_max)}, or prune it (reservoir experts prune)"
+            f"reservoir.k_max={max(count, snapshot.k_max)}, or prune it (reservoir experts prune)"
         )
-    if contents.calibration is not None:
-        router.calibrate(contents.calibration)
-    go_on(contents, pipeline)
-    if contents.calibration is not None:  # what does not fit together is found now, not later
-        copy.deepcopy(router).route(contents.calibration.styles[0], may_open=False)
+    if snapshot.calibration is not None:
+        router.calibrate(snapshot.calibration)
+    load_experts(snapshot, pipeline)
+    if snapshot.calibration is not None:  # fail now, not in the run
+        copy.deepcopy(router).route(snapshot.calibration.styles[0], may_open=False)
 
 
-def go_on(
-    contents: ReservoirSnapshot, pipeline: ReservoirPipeline, last: int | None = None
+def load_experts(
+    snapshot: ReservoirSnapshot, pipeline: ReservoirPipeline, last: int | None = None
 ) -> None:
-    """Load experts that are known to fit a pipeline, and all that is known of them.
+    """Load experts that fit a pipeline, with the states of all components.
 
     Args:
-        contents: The experts.
+        snapshot: The experts.
         pipeline: The pipeline, with a fitted router.
         last: The expert that the batch before went to; None if there was none.
     """
-    method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
-    # A trigger is of a run: it starts again with these experts.
+    method = {**snapshot.shared["method"], "counts": dict(pipeline.method.counts)}
+    # A trigger belongs to a run, so it starts again.
     trigger = {} if pipeline.trigger is None else {"trigger": pipeline.trigger.state_dict()}
     pipeline.load_state_dict(
         {
             "pipeline": type(pipeline).__name__,
-            "parameters": list(contents.layout.names),
+            "parameters": list(snapshot.layout.names),
             "method": method,
             "reservoir": {
                 "shared": {"source": method["source"]},
                 "experts": [
                     {"parameters": e.parameters, "method": state, "tally": asdict(e.tally)}
-                    for e, state in zip(contents.experts, _states(contents), strict=True)
+                    for e, state in zip(snapshot.experts, _states(snapshot), strict=True)
                 ],
                 "stream": {"last": last},
             },
-            **{name: contents.state_of(name) for name in contents.components},
+            **{name: snapshot.state_of(name) for name in snapshot.components},
             **trigger,
         }
     )
@@ -249,7 +247,7 @@ def _without_numbers(options: State) -> State:
 
 
 def _parameter_like(pipeline: ReservoirPipeline) -> list[str]:
-    """Under which names the state of a domain holds vectors that are parameters as well."""
+    """Return the names of a domain's state that hold vectors like parameters."""
     state = pipeline.reservoir.checkout(0)[1]
     vectors = {id(vector) for vector in pipeline.method.parameter_like_state(state)}
     return [name for name, value in state.items() if id(value) in vectors]
@@ -260,9 +258,9 @@ def _has_one_optimizer(states: list[State]) -> bool:
     return len(states) > 1 and all(s["optimizer"] is states[0]["optimizer"] for s in states)
 
 
-def _states(contents: ReservoirSnapshot) -> list[State]:
-    states = [dict(expert.method) for expert in contents.experts]
-    if contents.shared["one_optimizer"]:
+def _states(snapshot: ReservoirSnapshot) -> list[State]:
+    states = [dict(expert.method) for expert in snapshot.experts]
+    if snapshot.shared["one_optimizer"]:
         for state in states:
             state["optimizer"] = states[0]["optimizer"]
     return states
