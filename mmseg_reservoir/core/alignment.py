@@ -41,8 +41,8 @@ class Alignment(AlignedPasses, ReservoirPart):
 
     Args:
         kappa: Evidence at which a layer takes half of its largest strength. Defaults to 2.
-        reach: Fixed depth, as a share of the layers, at which the strength has fallen to 0;
-            None lets every expert find its own, beginning with 0.5. Defaults to None.
+        reach: Fixed depth, as a fraction of the layers, at which the strength has fallen to 0;
+            None lets every expert find its own, starting with 0.5. Defaults to None.
         strength: Fixed strength of every layer within reach, instead of the one by evidence.
             Defaults to None.
         window: Number of batches that the moments remember: up to here they are a plain average
@@ -144,7 +144,7 @@ class Alignment(AlignedPasses, ReservoirPart):
                 del self._pending[: -self.window]
 
     def settle(self, index: int, images: int) -> None:
-        """Count images that an expert has learned from; none waits for a domain any more."""
+        """Count images that an expert has learned from; drop those that wait for a domain."""
         self._pending = []
         domain = self.domains[index]
         if domain is not None:
@@ -159,7 +159,7 @@ class Alignment(AlignedPasses, ReservoirPart):
 
     @torch.no_grad()
     def try_reach(self, index: int, forward: Forward, inputs: Tensor) -> int:
-        """Let the trial of an expert learn from a batch; judge and end it when it is time.
+        """Let the trial of an expert learn from a batch; judge and end the trial when it is due.
 
         Args:
             index: The expert.
@@ -167,7 +167,7 @@ class Alignment(AlignedPasses, ReservoirPart):
             inputs: The batch.
 
         Returns:
-            The number of forward passes that it took.
+            The number of forward passes.
         """
         domain = self.domains[index]
         assert domain is not None
@@ -210,7 +210,7 @@ class Alignment(AlignedPasses, ReservoirPart):
         return {name: self.correction.of(self.reference, domain, name) for name in names}
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        """Return ``reach`` of an expert and the number of images it is ``aligned`` by, if it is."""
+        """Return ``reach`` of an aligned expert, and the images that it is ``aligned`` by."""
         domain = self.domains[index]
         if domain is None or self.reference is None:
             return {}
@@ -294,5 +294,5 @@ class Alignment(AlignedPasses, ReservoirPart):
 
 
 def _agreement(logits: Tensor, others: Tensor) -> float:
-    """Return the share of pixels with the same label."""
+    """Return the fraction of pixels with the same label."""
     return float((logits.argmax(1) == others.argmax(1)).float().mean())

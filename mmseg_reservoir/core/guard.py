@@ -58,10 +58,10 @@ class Guard(ReservoirPart):
 
     @abstractmethod
     def forget(self, index: int) -> None:
-        """Reset what is known of an expert."""
+        """Reset the record of an expert."""
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        """Return ``alarms`` and ``trust`` of an expert, as far as they are known."""
+        """Return ``alarms`` and ``trust`` of an expert, if it has a record."""
         return {}
 
     @abstractmethod

@@ -13,33 +13,33 @@ from .reservoir_part import ReservoirPart, State, padded
 
 
 class Pooling(ReservoirPart):
-    """Decides which share of an expert's update the others make, too."""
+    """Decides how much of an expert's update the other experts take."""
 
     @abstractmethod
     def shares(self, index: int, count: int, images: int) -> Tensor:
-        """Note an update of an expert; the share of it for each of ``count`` experts, ``(K,)``.
+        """Count an update of an expert; return its weight for each of ``count`` experts, ``(K,)``.
 
-        That of the expert itself is 0: it has made the update already.
+        The weight for the expert itself is 0: it has made the update already.
 
         Args:
             index: The expert.
-            count: How many experts there are.
-            images: How many images the update is of.
+            count: Number of experts.
+            images: Number of images of the update.
         """
 
 
 @register("pooling", "evidence")
 class EvidencePooling(Pooling):
-    """By evidence: an expert that learned from ``n_i`` images takes ``n0 / (n0 + n_i)`` of others'.
+    """Pooling by evidence: an expert of ``n_i`` images takes ``n0 / (n0 + n_i)`` of other updates.
 
-    A young expert follows the others, an old one relies on its own images. The weight is that of an
-    empirical Bayes estimate: the mean of all against ``n_i`` observations of one expert. With
-    ``n0 = 0`` nothing is shared, with a large one all experts are one.
+    An expert with few images follows the others, one with many relies on its own. The weight is
+    that of an empirical Bayes estimate: the mean of all experts against ``n_i`` observations of
+    one. With ``n0 = 0`` nothing is pooled; with a very large ``n0`` all experts are one.
 
     Args:
-        n0: Number of its images at which an expert weighs them as much as the updates of others.
-            Images are counted, as an update by a large batch is better than one by a single frame.
-            Defaults to 8000.
+        n0: Number of images at which an expert weighs its own updates as much as those of others.
+            Images are counted, not updates, since a large batch gives a better update than a
+            single frame. Defaults to 8000.
     """
 
     def __init__(self, n0: NonNegative = 8000.0) -> None:

@@ -15,12 +15,12 @@ from .state import copied_to
 
 @dataclass
 class Tally:
-    """What an expert has met.
+    """The counts of an expert.
 
     Args:
-        images: That it adapted to.
-        visits: Runs of batches, one after the other, that all came to it.
-        updates: Steps that its method made.
+        images: Number of images that it got.
+        visits: Number of uninterrupted runs of its batches.
+        updates: Number of steps that its method made.
     """
 
     images: int = 0
@@ -42,7 +42,7 @@ class Reservoir:
 
     Args:
         source: Parameters of the source model, ``(P,)``: the first expert.
-        state: Its method state.
+        state: The state of its method.
         k_max: The largest number of experts.
     """
 
@@ -69,7 +69,7 @@ class Reservoir:
         return self._matrix[: len(self)]
 
     def add(self, parameters: Tensor, state: State) -> int:
-        """Append an expert; returns its index."""
+        """Append an expert; return its index."""
         index = len(self)
         if index == len(self._matrix):
             raise ReservoirError(f"the reservoir is full: K_max = {index}")
@@ -79,11 +79,11 @@ class Reservoir:
         return index
 
     def checkout(self, index: int) -> tuple[Tensor, State]:
-        """Parameters (a view) and state (by reference) of an expert."""
+        """Return parameters (a view) and state (by reference) of an expert."""
         return self.experts[index], self._states[index]
 
     def commit(self, index: int, parameters: Tensor, state: State) -> None:
-        """Store what adaptation made of an expert."""
+        """Store the parameters and the state of an expert."""
         self.experts[index] = parameters
         self._states[index] = state
 
@@ -97,7 +97,7 @@ class Reservoir:
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all experts, in the form of a :class:`.ReservoirPart`."""
-        # One copy of all: what several experts share, they still share in it.
+        # One copy of all states: an object that several experts share is shared in the copy, too.
         rows = zip(self.experts.clone(), copy.deepcopy(self._states), self.tallies, strict=True)
         experts = [
             {"parameters": vector, "method": state, "tally": asdict(tally)}

@@ -13,14 +13,14 @@ _CLASSES: dict[str, type[ReservoirPart]] = {}
 
 
 class ReservoirPart(ABC):
-    """A router, guard, pooling or another part that keeps something for every expert.
+    """A router, guard, pooling or another part that keeps a state for every expert.
 
-    Its state has one form, so that experts can be pruned, merged and exchanged without knowing it:
+    All states have one form, so that any part's experts can be pruned, merged and exchanged:
 
     - ``"experts"``: One entry per expert, by index. An entry is None, or missing at the end of the
-      list, if nothing is known of that expert.
+      list, if the part has no record of that expert.
     - ``"shared"``: What all experts share.
-    - ``"stream"``, optional: Where the part is in its stream. It is dropped when experts are
+    - ``"stream"``, optional: The position of the part in its stream. It is dropped when experts are
       removed or merged; :meth:`load_state_dict` then gets None.
 
     The class methods combine saved states, without an instance. Their ``options`` are the
@@ -54,7 +54,7 @@ class ReservoirPart(ABC):
         """Return the entry of an expert that is merged from two.
 
         Args:
-            options: Those of the part.
+            options: The options of the part.
             one: The entry of the expert that has seen more images.
             other: The entry of the other expert.
             weight: Weight of the other expert, at most 1/2.
@@ -73,7 +73,7 @@ class ReservoirPart(ABC):
 
     @classmethod
     def progress(cls, options: State, state: State) -> State:
-        """Return what :meth:`delta` has to know of an earlier state, as plain JSON values."""
+        """Return the counts of a state that :meth:`delta` subtracts, as plain JSON values."""
         return {}
 
     @classmethod

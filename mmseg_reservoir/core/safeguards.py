@@ -27,8 +27,8 @@ class Safeguards:
         reservoir: The experts.
         guard: Decides how far an expert is trusted; None trusts all.
         pooling: Decides what the others take of an update; None: nothing.
-        aligned: Context of forward passes by the index of an expert.
-        keeps_source: Whether expert 0 stays as it is.
+        aligned: Returns the context of forward passes of an expert, by index.
+        keeps_source: Whether expert 0 never changes.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Safeguards:
         self._aligned, self._keeps_source = aligned, keeps_source
 
     def before(self, index: int) -> list[Tensor]:
-        """Return what :meth:`apply` has to know of an expert before its update."""
+        """Return the vectors of an expert before its update, for :meth:`apply`."""
         expert, *others = self._vectors(index)
         return [expert.clone(), *others]
 
@@ -60,7 +60,7 @@ class Safeguards:
     ) -> bool:
         """Scale the update of an expert by the guard's trust, then share it with the others.
 
-        An expert that is not trusted takes smaller steps, and of these the others take less.
+        The less an expert is trusted, the smaller are its steps and what the others take of them.
 
         Args:
             index: The expert.

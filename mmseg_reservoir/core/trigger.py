@@ -19,17 +19,17 @@ _LONGER = 4  # times the batches of the recent average are what is usual
 
 @dataclass
 class Record:
-    """What a trigger knows of one expert.
+    """The counts and averages of a trigger for one expert.
 
     Args:
-        batches: That came to it.
-        visits: Runs of batches, one after the other, that all came to it.
-        rests: Batches that were only predicted.
-        resting: How many of these there were since the last update.
-        seen: Predictions of it that the following are averages of.
-        recent: Their entropy in nats, of the last few.
-        usual: That of more of them.
-        scatter: The mean square of what a single one is away from the recent ones.
+        batches: Number of its batches.
+        visits: Number of uninterrupted runs of its batches.
+        rests: Number of batches that were only predicted.
+        resting: Number of these since the last update.
+        seen: Number of predictions in the averages.
+        recent: Average entropy of the last few predictions, in nats.
+        usual: Average entropy of more of them.
+        scatter: Mean squared difference of a prediction's entropy from ``recent``.
     """
 
     batches: int = 0
@@ -56,7 +56,7 @@ class Trigger(ReservoirPart):
         self._counts = {"batches": 0, "rests": 0}
 
     def is_due(self, index: int) -> bool:
-        """Count a batch of an expert; whether it adapts to it."""
+        """Count a batch of an expert; return whether the expert adapts to it."""
         record = self._records.setdefault(index, Record())
         record.batches += 1
         record.visits += index != self._last
@@ -70,17 +70,17 @@ class Trigger(ReservoirPart):
 
     @abstractmethod
     def wants(self, record: Record) -> bool:
-        """Whether an expert adapts to a batch, which is counted already and not its first."""
+        """Return whether an expert adapts to a batch, which is counted and not its first."""
 
     def note(self, index: int, logits: Tensor) -> None:
-        """Learn from the prediction of an expert before any update, if it was asked for."""
+        """Learn from the prediction of an expert before any update."""
 
     def forget(self, index: int) -> None:
         """Forget an expert that was reset; it adapts to its next batch."""
         self._records.pop(index, None)
 
     def report(self) -> dict[str, Any]:
-        """How many batches were rested at, of all and of each expert, as plain data."""
+        """Return how many batches were only predicted, in all and by expert, as plain data."""
         experts = {index: asdict(record) for index, record in sorted(self._records.items())}
         return {**self._counts, "experts": experts}
 
@@ -115,11 +115,11 @@ class EveryTrigger(Trigger):
 
 @register("trigger", "first_visit")
 class FirstVisitTrigger(Trigger):
-    """An expert adapts as long as the stream stays with it for the first time, then never again.
+    """An expert adapts during its first visits, then never again.
 
     Args:
-        visits: In how many stays it adapts. A route that leaves an expert for one batch ends one.
-        batches: At least as many batches are adapted to, in whichever stay they come.
+        visits: Number of visits in which it adapts. One batch of another expert ends a visit.
+        batches: Least number of batches that it adapts to, over all visits.
     """
 
     def __init__(self, visits: Count = 1, batches: Count = 1) -> None:
@@ -135,23 +135,23 @@ class FirstVisitTrigger(Trigger):
 class SettledTrigger(Trigger):
     """An expert adapts as long as its loss changes by more than chance; then it has settled.
 
-    The loss that every prediction gives for free is its mean entropy ``h``. For each expert
-    three moving averages are kept, whether it adapts or rests: of the last few batches, ``recent``,
-    of four times as many, ``usual``, and of ``(h - recent)^2``, the scatter from batch to batch.
-    The change, in deviations of what chance does to ``recent``, is
+    The loss is the mean entropy ``h`` of a prediction. For each expert three moving averages are
+    kept, whether it adapts or rests: ``recent`` of the last few batches, ``usual`` of four times as
+    many, and ``scatter`` of ``(h - recent)^2``. The change of the loss, in standard deviations of
+    ``recent``, is
 
         ``z = (recent - usual) / sqrt(scatter (1 - momentum) / (1 + momentum))``
 
-    ``z < -threshold``: the loss falls, updates pay. ``z > threshold``: it rises, the expert gets
-    what it does not know, or goes wrong. Either way it adapts. In between an update changes less
-    than the next frame does by itself: the expert rests, but adapts to one batch in ``probe``, so
-    that slow gains are not lost, and a guard, which looks at updates, has something to see.
+    Beyond ``threshold`` in either direction the expert adapts. If the loss falls, updates pay. If
+    it rises, the images are new to the expert, or it goes wrong. In between an update changes less
+    than the next frame does by itself, so the expert rests. It still adapts to one batch in
+    ``probe``: slow gains are kept, and a guard has updates to check.
 
     Args:
         probe: An expert rests at no more than ``probe - 1`` batches in a row.
-        first: An expert adapts to as many batches before it may rest.
-        threshold: Deviations that chance explains.
-        momentum: Of the recent average.
+        first: Number of batches that an expert adapts to before it may rest.
+        threshold: Standard deviations that count as chance.
+        momentum: Momentum of the recent average.
     """
 
     def __init__(

@@ -13,15 +13,15 @@ from .merging_point import MergingPoint
 
 
 class _CameraActor:
-    """A camera in a separate process. Ray restarts it without any argument that could be lost."""
+    """A camera in a separate process, without arguments, so that Ray can restart it."""
 
     def __init__(self) -> None:
         ignore_third_party_warnings()  # before the arguments of `run` import mmseg
 
     def run(self, here: str, camera: CameraRun, point: Any | None) -> dict[str, Any]:
-        """Go through a stream; again from its last state, if this process is a second one.
+        """Run a stream, or resume it from its last state.
 
-        Files are named as they are from ``here``, whatever folder Ray's processes begin in.
+        Relative paths start from ``here``, not from the folder of Ray's processes.
         """
         import ray
 
@@ -47,19 +47,19 @@ def run_fleet(
 
     Args:
         ray: The module, connected (see :func:`ray_session`).
-        cameras: All that begin with the same reservoir.
-        folder: Of the merged reservoir.
-        merging: False leaves every camera on its own.
+        cameras: The cameras, all with the same ``start_from``.
+        folder: The folder of the merged reservoir.
+        merging: Whether cameras exchange experts.
         restarts: How often the actor of a camera is restarted.
         cpus: Cores for each camera.
-        report: Takes a line when a camera has ended.
+        report: Called with a line when a camera has ended.
 
     Returns:
         The result of :meth:`CameraRun.run` by name; ``error`` of one that failed.
     """
     point = None
     if merging:
-        # It may be restarted and asked again as often as it takes: nothing is merged twice.
+        # Restarts and retries are safe: no exchange is merged twice.
         kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(MergingPoint)
         start = cameras[0].start_from
         start = None if start is None else str(Path(start).resolve())
@@ -77,11 +77,11 @@ def run_fleet(
         except ray.exceptions.RayError as error:  # the others continue
             outcomes[name] = {"error": last_words(error)}
             report(f"{name}: failed: {outcomes[name]['error']}")
-        del actors[name]  # which ends it: its core is for the next one
+        del actors[name]  # ends the actor and frees its cores
     return {camera.name: outcomes[camera.name] for camera in cameras}
 
 
 def last_words(error: Exception) -> str:
-    """What went wrong in another process, in a line, without its traceback."""
+    """Return the error of another process in one line, without its traceback."""
     cause = getattr(error, "cause", None)
     return one_line(cause if isinstance(cause, Exception) else error)

@@ -1,4 +1,4 @@
-"""One camera of a fleet: a stream that can be killed at any moment, and trades experts."""
+"""One camera of a fleet: a stream that resumes after a kill, and exchanges experts."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from .merging_point import Answer, read_start
 _logger = logging.getLogger(__name__)
 
 Exchange = Callable[[str, int, ReservoirSnapshot, Base | None], Answer]
-"""``MergingPoint.exchange``, wherever that is."""
+"""``MergingPoint.exchange``, in this process or another one."""
 
 
 class Footage(Protocol):
-    """A stream that is open, and the pipeline that adapts to it."""
+    """An open stream, and the pipeline that adapts to it."""
 
     pipeline: ReservoirPipeline
     metadata: dict[str, Any]
     """The options of the pipeline, as plain JSON values."""
 
     def frames(self, start: int) -> Iterator[tuple[int, Any]]:
-        """The frames from that position on, with their positions."""
+        """Yield the frames from a position on, each with its position."""
 
     def adapt(self, frame: Any) -> None:
         """Adapt to a frame, and write its result."""
@@ -47,7 +47,7 @@ class Footage(Protocol):
 
 
 class FootageOrder(Protocol):
-    """How to open a stream: plain data, that can be sent to another process."""
+    """Plain data by which another process can open a stream."""
 
     def open(self, start_from: str | None, lines: int) -> Footage:
         """Open it, with the experts of a folder; ``lines`` frames have been written before."""
@@ -56,13 +56,13 @@ class FootageOrder(Protocol):
 @checked
 @dataclass
 class CameraRun:
-    """Goes through a stream, saves where it is, and exchanges experts on the way.
+    """A run of one camera's stream, with saved states and exchanges of experts.
 
     Args:
-        name: Of the camera.
-        folder: Of its states and its results.
+        name: The name of the camera.
+        folder: The folder of its states and its results.
         order: Its stream.
-        start_from: The reservoir that it begins with.
+        start_from: The reservoir that it starts with.
         merge_every: Frames between two exchanges.
         save_every: Frames between two states.
     """
@@ -90,7 +90,7 @@ class CameraRun:
         """Run to the end of the stream; without ``exchange`` no experts are shared.
 
         Returns:
-            ``frames``, ``k``, ``exchanges``, and ``refused``: why the last exchange was.
+            ``frames``, ``k``, ``exchanges``, and ``refused``: why the last exchange was refused.
         """
         with locked(Path(self.folder)):
             saved = self._states.newest()
@@ -144,13 +144,13 @@ class CameraRun:
     def _begin_trade(self, exchange: Exchange) -> None:
         self._position["exchanges"] += 1
         self._position["waiting"] = True
-        self._save()  # a run that resumes from here asks again, by the same number
+        self._save()  # a run that resumes from here repeats this exchange, with its number
         self._trade(exchange)
 
     def _trade(self, exchange: Exchange) -> None:
         snapshot = take_snapshot(self._pipeline, self._footage.metadata)
         if self._base is not None:
-            snapshot = replace(snapshot, calibration=None)  # which is known there
+            snapshot = replace(snapshot, calibration=None)  # the merging point has it
         answer = exchange(self.name, self._position["exchanges"], snapshot, self._base)
         self._position["refused"] = answer.refused
         if answer.refused is not None:

@@ -1,4 +1,4 @@
-"""The one reservoir of a fleet: what cameras have learned comes in, what all know goes out."""
+"""The common reservoir of a fleet, which merges what each camera has learned."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FLEET = "fleet"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a camera gets for its experts.
+    """The answer to a camera that sent its experts.
 
     Args:
-        snapshot: The experts of all, to be taken over; None if it has them already.
-        numbering: The number there of each of its experts.
-        revisions: The number of the last change of each expert there.
+        snapshot: The merged experts; None if the camera has them already.
+        numbering: The number in ``snapshot`` of each of the camera's experts.
+        revisions: The number of the last change of each merged expert.
         refused: Why nothing was merged; None if it was. The camera continues with its experts.
     """
 
@@ -34,15 +34,15 @@ class Answer:
 
 
 class MergingPoint:
-    """Merges what comes, when it comes: no camera waits for another one's frames.
+    """Merges the experts of each camera when they come: no camera waits for another one.
 
-    All that it knows is in its folder before a camera gets its answer, so that it may be killed at
-    any moment. An exchange has a number: one that comes again (since the camera was killed before
-    it could save the answer) is answered, but not merged a second time.
+    Everything is saved before a camera gets its answer, so that the process can be killed at any
+    moment. Exchanges are numbered. A camera that was killed before it saved the answer repeats its
+    exchange, which is answered, but not merged a second time.
 
     Args:
-        folder: Of the reservoir. An existing one is continued.
-        start_from: The reservoir that all cameras began with; None if with the source model.
+        folder: The folder of the reservoir. An existing reservoir is continued.
+        start_from: The reservoir that all cameras started with; None for the source model.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class MergingPoint:
         self.snapshot: ReservoirSnapshot | None = None
         self.revisions: list[int] = []
         self.exchanges: dict[str, dict[str, Any]] = {}
-        """The last one of each camera."""
+        """The last exchange of each camera."""
         if (self.folder / MANIFEST).is_file():
             self.snapshot = read_folder(self.folder)
             saved = self.snapshot.about[_FLEET]
@@ -67,10 +67,10 @@ class MergingPoint:
         """Merge what a camera has learned since its base, and return the experts of all.
 
         Args:
-            camera: Its name.
-            number: Of this exchange; larger than that of its exchange before.
-            snapshot: Its experts. Their calibration may be missing, unless it is the first one.
-            base: What it took over last; None if it began with the source model.
+            camera: The name of the camera.
+            number: The number of this exchange, larger than that of the one before.
+            snapshot: Its experts. Only the first exchange needs their calibration.
+            base: The base of its experts; None if it started with the source model.
         """
         done = self.exchanges.get(camera)
         if done is None or done["number"] != number:
@@ -85,7 +85,7 @@ class MergingPoint:
         self, camera: str, number: int, snapshot: ReservoirSnapshot, base: Base | None
     ) -> None:
         has_all = self.snapshot is None or (base is not None and base.revisions == self.revisions)
-        if has_all:  # nobody else has come since: what the camera has is what all know
+        if has_all:  # no other camera has sent anything since
             before = snapshot if self.snapshot is None else self.snapshot
             earlier = [] if self.snapshot is None else before.experts
             self.revisions = revised(earlier, self.revisions, snapshot.experts)

@@ -15,12 +15,12 @@ from ..errors import ReservoirError
 
 @contextmanager
 def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator[Any]:
-    """The module ``ray``, connected: to a cluster, or to processes of this machine.
+    """Yield the module ``ray``, connected to a cluster or to processes of this machine.
 
     Args:
-        address: Of a cluster (``"auto"``: the one that this machine belongs to); None starts Ray
-            here, and ends it afterwards.
-        jobs: So many cores of this machine may be used; None for all.
+        address: Address of a cluster (``"auto"``: the one that this machine belongs to). None
+            starts Ray here, and ends it afterwards.
+        jobs: Number of cores of this machine to use; None for all.
     """
     try:
         import ray
@@ -36,14 +36,14 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
     options: dict[str, Any] = {"address": address}
     if not address:
         options = {"num_cpus": jobs, "include_dashboard": False}
-        options["address"] = "local"  # though RAY_ADDRESS may name a cluster
+        options["address"] = "local"  # overrides RAY_ADDRESS
         # What can be imported here can be in its processes.
         paths = os.pathsep.join(filter(None, sys.path))
         options["runtime_env"] = {"env_vars": {"PYTHONPATH": paths}}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, logging_level="ERROR")  # type: ignore[arg-type]
-    except Exception as error:  # Ray raises whatever it finds, plain Exceptions among it
+    except Exception as error:  # Ray raises plain Exceptions, too
         raise ReservoirError(
             f"Ray did not start ({error}): check --ray {address}"
             if address
@@ -51,7 +51,7 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
             "yourself (ray start --head) and give --ray auto"
         ) from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)  # Ray's own exits without a word
+        signal.signal(signal.SIGTERM, handler)  # Ray's handler exits without a message
     try:
         yield ray
     finally:

@@ -16,15 +16,15 @@ def run_sweep(
     cpus: int = 1,
     report: Callable[[str], object] = print,
 ) -> dict[str, str]:
-    """Run all that is not complete; return the last lines of those that failed, by name.
+    """Run all runs that are not complete; return the last lines of those that failed, by name.
 
     Args:
         ray: The module, connected (see :func:`ray_session`).
-        runs: All of them.
+        runs: The runs.
         retries: How often a run is tried again if it, or its machine, failed. It resumes from its
             last state.
-        cpus: Cores, and threads, for each run.
-        report: Takes a line when a run has ended.
+        cpus: Cores and threads for each run.
+        report: Called with a line when a run has ended.
     """
     missing = [run for run in runs if not run.is_complete()]
     report(f"{len(runs)} runs, {len(runs) - len(missing)} of them complete")

@@ -1,4 +1,4 @@
-"""The runs of a sweep: what each of them is, whether it is done, and how it is run."""
+"""The runs of a sweep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAST_LINES = 15
 
 
 class RunFailedError(Exception):
-    """A run ended with another code than 0; the last lines of its output."""
+    """A run failed; the message is the end of its output."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class SweepRun:
     """One run: a process and a folder.
 
     Args:
-        name: For messages.
+        name: Its name in messages.
         verb: ``test`` or ``classify``.
-        config: Its file.
-        work_dir: Where its results go.
+        config: The config file.
+        work_dir: The folder of its results.
         words: The rest of its command line.
         digest: Digest of the whole config.
         here: The folder from which the config names its data.
@@ -46,7 +46,7 @@ class SweepRun:
     here: str
 
     def is_complete(self) -> bool:
-        """Whether it has been run to its end; a folder of another run is refused."""
+        """Return whether it is complete; refuse a folder of another run."""
         folder = Path(self.work_dir)
         command = folder / _COMMAND
         if command.is_file() and json.loads(command.read_text("utf-8")) != self._command():
@@ -81,8 +81,8 @@ class SweepRun:
             try:
                 process.wait()
             finally:
-                process.terminate()  # which does nothing to one that has ended
-                process.wait()  # until it has saved where it is
+                process.terminate()  # does nothing if it has ended
+                process.wait()  # until its state is saved
         if process.returncode:
             lines = (folder / "log.txt").read_text("utf-8", errors="replace").splitlines()
             raise RunFailedError("\n".join(lines[-_LAST_LINES:]))
@@ -96,14 +96,14 @@ def make_runs(
     methods: Sequence[str] = (),
     words: Sequence[str] = (),
 ) -> list[SweepRun]:
-    """A run for every config, row and seed.
+    """Return a run for every config, row and seed.
 
     Args:
-        configs: Files, or names of shipped ones, of either task.
-        seeds: Of each of them.
-        out: The folder of all; a run's is ``CONFIG[_METHOD]/seed0`` there.
+        configs: Files, or names of bundled ones, of either task.
+        seeds: The seeds of each config.
+        out: The folder of all runs; the folder of each is ``CONFIG[_METHOD]/seed0`` in it.
         methods: Rows of configs that are tables.
-        words: For all of them, such as ``--cfg-options``; behind the others.
+        words: Last words of each command line, such as ``--cfg-options``.
     """
     runs = []
     for path in map(find_config, configs):

@@ -31,16 +31,16 @@ class SegmentRouter(Router):
 
     Every frame goes to the most probable domain given all frames so far. The labels of the newest
     frames are corrected by what comes after them. A domain is opened
-    - if the newest frames are explained better by an unknown domain than by all known ones, and
-      their mean is farther out than that of any window of source frames; or
-    - if the members of a domain are explained better by two, each of which lasts for a while. The
-      part that the newest frame belongs to becomes the new domain, with all its earlier members.
+    - if a new domain explains the newest frames better than all existing ones, and their mean is
+      farther out than that of any window of source frames; or
+    - if two domains, each of which lasts for a while, explain the members of one better. The part
+      that the newest frame belongs to becomes the new domain, with all its earlier members.
 
     Args:
         space: Space in which styles are compared; None for whitened ones.
         k_max: The largest number of domains.
         run: Fewest frames that open a domain, and fewest that a domain lasts on average.
-        odds: Log odds that are needed to open a domain.
+        odds: Least log odds to open a domain.
         patience: A domain that has explained this many frames needs one more log odds to be split.
         margin: Frames are not of the source if the square of their mean is this many times the
             largest one of windows of source frames.

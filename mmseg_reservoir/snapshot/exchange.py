@@ -1,12 +1,12 @@
-"""Merging again and again: what a stream has learned since it last took over what all know.
+"""Repeated merging of a stream's experts with a common reservoir.
 
-A stream and the common reservoir have a past in common, the *base*: the experts that the stream
-took over last. Merging both whole would count the base twice. So
+Both contain the *base*, the common experts that the stream loaded last. Merging all of both would
+count the base twice. So
 
-- experts of the base keep their numbers on both sides and are averaged by the images that each
-  side has seen *since the base*; one that nobody else has changed since becomes the stream's;
-- experts that the stream has opened since are matched by the router's own test with those that
-  are new to it, as :func:`.merge` does, and else stand beside them;
+- experts of the base keep their numbers and are averaged by the images that each side has seen
+  *since the base*. One that no other stream has changed since becomes the stream's;
+- experts that the stream has opened since are matched by the router with those that are new to
+  it, as :func:`.merge` does. Without a match they are added;
 - images, visits, updates, ages and events add up, each counted once.
 """
 
@@ -25,11 +25,11 @@ from .reservoir_snapshot import Expert, ReservoirSnapshot, load_experts, take_sn
 
 @dataclass(frozen=True)
 class Base:
-    """Where a stream took over a common reservoir, in numbers.
+    """The counts of a common reservoir when a stream loaded it.
 
     Args:
-        tallies: What each of its experts had met by then.
-        progress: How far each component had come (:meth:`.ReservoirPart.progress`).
+        tallies: The counts of each expert.
+        progress: The counts of each component (:meth:`.ReservoirPart.progress`).
         revisions: The number of the last change of each expert.
     """
 
@@ -47,12 +47,12 @@ class Base:
         return cls([asdict(e.tally) for e in snapshot.experts], progress, list(revisions))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values: ``Base(**plain)`` undoes it."""
+        """Return plain JSON values; ``Base(**values)`` restores it."""
         return dict(vars(self))
 
 
 def delta(snapshot: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
-    """What a stream has learned since its base: its experts as they are, counts from then on."""
+    """Return the experts of a stream, with counts since its base."""
     if base is None:
         return snapshot
     experts = []
@@ -73,13 +73,13 @@ def merge_delta(
     learned: ReservoirSnapshot,
     base: Base | None,
 ) -> tuple[Merge, list[int]]:
-    """Merge what a stream has learned into what all know.
+    """Merge what a stream has learned into a common reservoir.
 
     Args:
-        common: What all know.
+        common: The common reservoir.
         revisions: The number of the last change of each of its experts.
         learned: The :func:`delta` of a stream.
-        base: What these are counted from; None: from the source model.
+        base: The base of the stream; None if it started from the source model.
 
     Returns:
         The merge, and the revisions after it.
@@ -91,7 +91,7 @@ def merge_delta(
 
 
 def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Expert]) -> list[int]:
-    """The revisions of experts, some of which are as they were."""
+    """Return the revisions of experts after a change of some of them."""
     change = 1 + max(revisions, default=0)
     return [
         revisions[i] if i < len(before) and _is_same(before[i], expert) else change
@@ -102,13 +102,13 @@ def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Ex
 def _weights(
     common: ReservoirSnapshot, revisions: Sequence[int], learned: ReservoirSnapshot, base: Base
 ) -> list[tuple[float, float]]:
-    """Images since the base: that all others brought, and that the stream brings."""
+    """Return the images since the base, of all other streams and of this one, by expert."""
     weights: list[tuple[float, float]] = []
     for index, before in enumerate(base.tallies):
         others = common.experts[index].tally.images - before["images"]
         own = learned.experts[index].tally.images
-        # Without images an expert may have moved along with others (pooling). Where nobody else
-        # has touched it, that is all there is to know of it.
+        # Pooling may move an expert without images. If no other stream has changed it, the
+        # stream's version is the newest.
         untouched = revisions[index] == base.revisions[index]
         weights.append((0, 1) if untouched else (others, own))
     return weights
@@ -125,14 +125,14 @@ def load_merged(
 ) -> None:
     """Load merged experts into a pipeline in the middle of its stream.
 
-    Experts, the states of their methods (moments of optimizers, teachers), what recognizes their
-    domains, and the state of guard and pooling are the merged ones. The position in the stream, the
-    random generators of the method and the counts of the run stay.
+    The experts and the states of method, router, guard, pooling and alignment are the merged ones.
+    The position in the stream, the random generators of the method and the counts of the run do
+    not change.
 
     Args:
-        snapshot: That it has merged its experts into.
-        pipeline: With the model and the options of these, as :func:`put` would check.
-        numbering: The number there of each expert that it has now.
+        snapshot: The merged experts.
+        pipeline: A pipeline that fits them, as :func:`.load_snapshot` checks.
+        numbering: The number in ``snapshot`` of each expert that the pipeline has now.
     """
     own = take_snapshot(pipeline, {})
     last = pipeline.reservoir.state_dict()["stream"]["last"]

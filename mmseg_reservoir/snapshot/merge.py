@@ -22,17 +22,16 @@ Weights = tuple[float, float]
 
 
 class NoRoomError(ReservoirError):
-    """More experts than there may be; none has been dropped, and nothing merged."""
+    """The merged reservoir would have too many experts; nothing was merged."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """What came of two reservoirs.
+    """The result of merging two reservoirs.
 
     Args:
-        snapshot: The experts of the first, each merged with its match, then the others'.
-        matches: For every expert of the second, the one of the first that it became one with, or
-            None if it stands beside them.
+        snapshot: The experts of the first, each merged with its match, then those without one.
+        matches: For every expert of the second, its match in the first; None if it has none.
     """
 
     snapshot: ReservoirSnapshot
@@ -40,7 +39,7 @@ class Merge:
 
     @property
     def numbering(self) -> list[int]:
-        """The number that each expert of the second has now."""
+        """The number of each expert of the second in the merged reservoir."""
         alone = count(len(self.snapshot.experts) - self.matches.count(None))
         return [next(alone) if match is None else match for match in self.matches]
 
@@ -49,15 +48,15 @@ class Merge:
 def merge(one: ReservoirSnapshot, other: ReservoirSnapshot, k_max: int | None = None) -> Merge:
     """Merge two reservoirs that began with the same model and calibration.
 
-    The router decides which experts are of one domain: nearest first, and one to one, since domains
-    that one reservoir holds apart stay apart. Those of the source always match. Two that match are
-    averaged by the images that they have seen, and so are the moments of their optimizers. The rest
-    of a method's state is that of the expert that has seen more.
+    The router decides which experts belong to one domain, nearest first. Matches are one to one,
+    so that no two experts of one reservoir are merged. The experts of the source always match.
+    Matched experts are averaged, weighted by their images, and so are the moments of their
+    optimizers. The rest of a method's state is that of the expert with more images.
 
     Args:
         one: A reservoir.
         other: Another one. The order only decides how experts are numbered.
-        k_max: Room for experts. Defaults to that of the roomier one.
+        k_max: Largest number of experts. Defaults to the larger one of the two reservoirs.
     """
     if same(*([_plain(expert) for expert in each.experts] for each in (one, other))):
         raise ReservoirError(
@@ -79,7 +78,7 @@ def merge_experts(
     Args:
         one: A reservoir.
         other: Another one.
-        k_max: Room for experts. Defaults to that of the roomier one.
+        k_max: Largest number of experts. Defaults to the larger one of the two reservoirs.
         matched: Number of first experts that have the same numbers in both, and need no match.
         weights: Weights of the first experts, instead of the images that they have seen.
     """
@@ -139,9 +138,9 @@ def find_matches(
 def average(
     snapshot: ReservoirSnapshot, one: Expert, other: Expert, weights: Weights | None = None
 ) -> Expert:
-    """What two experts of the same domain become, by the images that each has seen, or by weights.
+    """Return the average of two experts of one domain, weighted by their images or ``weights``.
 
-    Of one that weighs nothing, beside one that does, only what adds up is taken.
+    Of an expert with weight 0, only the counts are added.
     """
     weights = (one.tally.images, other.tally.images) if weights is None else weights
     # The one with more images comes first; a tie must not depend on the order of the arguments.
@@ -173,7 +172,7 @@ def average(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal, number by number."""
+    """Return whether two states are equal, number by number."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
@@ -190,7 +189,7 @@ def _average_vectors(layout: Any, one: Tensor | None, other: Tensor | None, shar
 
 
 def _average_moments(one: State, other: State, share: float) -> State:
-    """The mean of two optimizers' moments; an optimizer that made no step yet has none."""
+    """Return the mean of two optimizers' moments; one that made no step yet has none."""
     if not one or not other:
         return one or other
     return {
@@ -206,7 +205,7 @@ def _average_moments(one: State, other: State, share: float) -> State:
 def _checked(
     room: int, one: ReservoirSnapshot, other: ReservoirSnapshot, matches: list[int | None]
 ) -> int:
-    """The room for experts, if it is enough for them."""
+    """Return the largest number of experts, if it is large enough."""
     alone = [index for index, match in enumerate(matches) if match is None]
     needed = len(one.experts) + len(alone)
     if needed > room:

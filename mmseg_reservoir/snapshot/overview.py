@@ -1,4 +1,4 @@
-"""A reservoir as a table: what each of its experts has met."""
+"""A reservoir as a table of its experts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = ["expert", "images", "visits", "updates", "scale", "alarms", "nearest"
 
 @explained
 def overview(snapshot: ReservoirSnapshot, folder: Path) -> str:
-    """A line per expert, and what they have in common."""
+    """Return a table with a row per expert, and a line for the reservoir."""
     rows = []
     for index, expert in enumerate(snapshot.experts):
         guard = snapshot.summary(expert).get("guard", {})
@@ -46,7 +46,7 @@ def nearest(snapshot: ReservoirSnapshot, index: int) -> tuple[int | None, float]
     """Return the expert with the domain nearest to that of another one, and its distance."""
     try:
         router = snapshot.part("router")
-    except ReservoirError:  # which cannot compare domains without the stream
+    except ReservoirError:  # its states cannot be compared
         return None, math.inf
     options = snapshot.options("router")
     shared, mine = snapshot.shared["router"]["shared"], snapshot.experts[index].parts["router"]

@@ -9,9 +9,9 @@ from .reservoir_snapshot import ReservoirSnapshot
 
 
 def prune(snapshot: ReservoirSnapshot, experts: Collection[int]) -> ReservoirSnapshot:
-    """The reservoir without some of its experts; those after them move up.
+    """Return a reservoir without some of its experts; the others are renumbered.
 
-    Their domains are forgotten with them, and are new if they come again.
+    Their domains are removed, too, and count as new if they come again.
     """
     count = len(snapshot.experts)
     for index in experts:
