@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -45,21 +46,23 @@ class Registered:
         return core_schema.no_info_after_validator_function(check, handler(source))
 
 
-def check_value(value: Any, annotation: Any, where: str) -> None:
-    """Raise an error if a value is not of the annotated type, range or choices.
+def check_value(value: Any, annotation: Any, where: str) -> Any:
+    """Return a value, numpy's numbers as plain ones, if it fits its annotation.
 
-    Annotations with types other than plain Python values are not checked.
+    A value of another type, range or choice is an error. Annotations with types other than plain
+    Python values are not checked.
     """
     expected = _describe(annotation)
     if expected is None:
-        return
+        return value
+    value = plain_numbers(value)
     from pydantic import ValidationError
 
     forms = [_frozen(value), *([os.fspath(value)] if isinstance(value, os.PathLike) else [])]
     for form in forms:
         try:
             _validator(annotation).validate_python(form)
-            return
+            return value
         except ValidationError as error:
             reasons = [detail.get("ctx", {}).get("error") for detail in error.errors()]
     for reason in reasons:
@@ -69,10 +72,19 @@ def check_value(value: Any, annotation: Any, where: str) -> None:
 
 
 @functools.cache
-def _validator(annotation: Any) -> TypeAdapter:
+def _validator(annotation: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     return TypeAdapter(annotation, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+
+
+def plain_numbers(value: Any) -> Any:
+    """Return a value with numpy's numbers as Python's, also inside of lists and dicts."""
+    if type(value) in (list, tuple):
+        return type(value)(map(plain_numbers, value))
+    if type(value) is dict:
+        return {name: plain_numbers(item) for name, item in value.items()}
+    return value.item() if isinstance(value, Real) and hasattr(value, "item") else value
 
 
 def _frozen(value: Any) -> Any:

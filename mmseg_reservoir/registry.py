@@ -139,10 +139,14 @@ def checked(factory: T) -> T:
         valid = options_of()
         options = {new_name(name, valid): value for name, value in options.items()}
         where = type(args[0]).__name__ if isinstance(factory, type) else function.__name__
-        for name, value in [*zip(names, args, strict=False), *options.items()]:
-            if name in valid:
-                check_value(value, valid[name].annotation, f"{where}.{name}")
-        return function(*args, **options)
+
+        def plain(name: str, value: Any) -> Any:
+            if name not in valid:
+                return value
+            return check_value(value, valid[name].annotation, f"{where}.{name}")
+
+        args = (*map(plain, names, args), *args[len(names) :])
+        return function(*args, **{name: plain(name, value) for name, value in options.items()})
 
     if not isinstance(factory, type):
         return check_and_call  # type: ignore[return-value]
@@ -170,7 +174,7 @@ def check_options(
     for name, value in options.items():
         if name not in valid:
             raise ReservoirError(f"{where} has no option {name!r}{suggest(name, valid)}")
-        check_value(value, parameters[name].annotation, f"{where}.{name}")
+        options[name] = check_value(value, parameters[name].annotation, f"{where}.{name}")
     for name in valid:
         if parameters[name].default is inspect.Parameter.empty and name not in options:
             raise ReservoirError(f"{where} needs the option {name!r}")

@@ -24,6 +24,7 @@ from ..core.image_range import ImageRange
 from ..core.pipeline import AdaptationPipeline, SingleModelPipeline
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
+from ..option_types import plain_numbers
 from ..snapshot import load_reservoir
 from ..style.calibration import Calibration, SourceImages
 from .method_builder import MethodBuilder
@@ -110,12 +111,12 @@ class RunBuilder:
         reservoir: Options | str | None = None,
         seed: int = 0,
     ) -> None:
-        params, statistics = without_scope(params), without_scope(statistics)
+        params, statistics = without_scope(params), plain_numbers(without_scope(statistics))
         method = without_scope(method)
-        self.task, self.seed = task, seed
+        self.task, self.seed = task, plain_numbers(seed)
         self._method: AdaptationMethod | MethodBuilder
         if not isinstance(method, AdaptationMethod):
-            self._method = MethodBuilder(task, method, params, statistics, seed)
+            self._method = MethodBuilder(task, method, params, statistics, self.seed)
         elif params is None and statistics is None:
             self._method = method
         else:
@@ -144,7 +145,8 @@ class RunBuilder:
         if isinstance(self._method, MethodBuilder):
             method = self._method.resolved_options()
         reservoir = None if self._reservoir is None else self._reservoir.resolved_options()
-        return _plain({"seed": self.seed, **method, "reservoir": reservoir})
+        options: dict[str, Any] = _plain({"seed": self.seed, **method, "reservoir": reservoir})
+        return options
 
     def describe(self) -> str:
         """Return the options in a few lines, one per group."""

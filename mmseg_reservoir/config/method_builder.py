@@ -86,7 +86,8 @@ class MethodBuilder:
             written = method.options.get("augment") or {}
             augment = {**normalization, **written}
             method = replace(method, options={**method.options, "augment": augment})
-        return method.build(**injected)
+        built: AdaptationMethod = method.build(**injected)
+        return built
 
 
 def _check_task(method: PartSpec, task: Task) -> None:

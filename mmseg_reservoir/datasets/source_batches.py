@@ -77,5 +77,5 @@ def source_options(options: Options) -> tuple[PartSpec, dict[str, int]]:
             raise ReservoirError(f"source_images has no option {name!r}{suggest(name, valid)}")
     count = {"count": options.pop("num_images")} if "num_images" in options else {}
     if count:
-        check_value(count["count"], Count, "source_images.num_images")
+        count["count"] = check_value(count["count"], Count, "source_images.num_images")
     return pick("source", options, "source_images"), count

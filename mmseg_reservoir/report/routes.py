@@ -58,7 +58,10 @@ class Segment(NamedTuple):
 
 
 def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[Segment]:
-    """Return the visits in the order of their beginnings, or equal pieces if there are more."""
+    """Return one segment per visit, in the order of their first routes.
+
+    More than ``most`` visits are replaced by at most ``most`` pieces of equal length.
+    """
     visits: dict[tuple[int, str], list] = {}
     for route in routes:
         visits.setdefault((route["round"], route["domain"]), []).append(route)
@@ -70,7 +73,7 @@ def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[Segment]:
 
 
 class ExpertUse(NamedTuple):
-    """Share of each segment's images by expert (rows), and the number of experts at its end."""
+    """Share of each segment's routes by expert (rows), and the number of experts at its end."""
 
     labels: list[str]
     shares: list[list[float]]

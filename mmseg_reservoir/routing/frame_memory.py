@@ -162,7 +162,10 @@ class FrameMemory:
         a, b0 = a0 + n * half, a0 * common
         b = b0 + half * (scatter + n * lengths / (1 + n * ratio))
         gammas = np.array([math.lgamma(value) for value in a]) - math.lgamma(a0)
-        return gammas + a0 * math.log(b0) - a * np.log(b) - half * np.log1p(n * ratio)
+        evidence: np.ndarray = (
+            gammas + a0 * math.log(b0) - a * np.log(b) - half * np.log1p(n * ratio)
+        )
+        return evidence
 
     def state_dict(self) -> State:
         """Return the frames of every domain and, for :meth:`SegmentRouter.distance`, its spread."""

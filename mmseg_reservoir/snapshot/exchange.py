@@ -1,13 +1,13 @@
-"""Repeated merging of a stream's experts with a common reservoir.
+"""Repeated merging of a stream's experts into the reservoir that several streams share.
 
-Both contain the *base*, the common experts that the stream loaded last. Merging all of both would
-count the base twice. So
+The stream and the common reservoir share a *base*: the experts that the stream took over last. To
+merge both completely would count the base twice. So
 
-- experts of the base keep their numbers and are averaged by the images that each side has seen
-  *since the base*. One that no other stream has changed since becomes the stream's;
-- experts that the stream has opened since are matched by the router with those that are new to
-  it, as :func:`.merge` does. Without a match they are added;
-- images, visits, updates, ages and events add up, each counted once.
+- experts of the base keep their index on both sides and are averaged by the images that each side
+  has seen *since the base*; where no other stream has changed one since, the stream's is taken;
+- experts that the stream has opened since are matched with those that are new to it by the router,
+  as :func:`.merge` does; experts without a match are appended;
+- images, visits, updates, ages and events are added, each counted once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .reservoir_snapshot import Expert, ReservoirSnapshot, load_experts, take_sn
 
 @dataclass(frozen=True)
 class Base:
-    """The counts of a common reservoir when a stream loaded it.
+    """The counts of a common reservoir at the time when a stream took it over.
 
     Args:
-        tallies: The counts of each expert.
-        progress: The counts of each component (:meth:`.ReservoirPart.progress`).
-        revisions: The number of the last change of each expert.
+        tallies: Tally of each expert.
+        progress: Progress of each component (:meth:`.ReservoirPart.progress`).
+        revisions: Number of the last change of each expert.
     """
 
     tallies: list[dict[str, int]]
@@ -47,12 +47,12 @@ class Base:
         return cls([asdict(e.tally) for e in snapshot.experts], progress, list(revisions))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; ``Base(**values)`` restores it."""
+        """Return plain JSON values, from which ``Base(**plain)`` restores the base."""
         return dict(vars(self))
 
 
 def delta(snapshot: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
-    """Return the experts of a stream, with counts since its base."""
+    """Return a stream's experts with their counts since its base; without a base, as they are."""
     if base is None:
         return snapshot
     experts = []
@@ -73,13 +73,13 @@ def merge_delta(
     learned: ReservoirSnapshot,
     base: Base | None,
 ) -> tuple[Merge, list[int]]:
-    """Merge what a stream has learned into a common reservoir.
+    """Merge what a stream has learned into the common reservoir.
 
     Args:
         common: The common reservoir.
-        revisions: The number of the last change of each of its experts.
-        learned: The :func:`delta` of a stream.
-        base: The base of the stream; None if it started from the source model.
+        revisions: Number of the last change of each of its experts.
+        learned: The :func:`delta` of the stream.
+        base: The base of that delta; None if the stream began with the source model.
 
     Returns:
         The merge, and the revisions after it.
@@ -91,7 +91,7 @@ def merge_delta(
 
 
 def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Expert]) -> list[int]:
-    """Return the revisions of experts after a change of some of them."""
+    """Return the revisions of experts after a merge; changed and new ones get the next number."""
     change = 1 + max(revisions, default=0)
     return [
         revisions[i] if i < len(before) and _is_same(before[i], expert) else change
@@ -102,13 +102,13 @@ def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Ex
 def _weights(
     common: ReservoirSnapshot, revisions: Sequence[int], learned: ReservoirSnapshot, base: Base
 ) -> list[tuple[float, float]]:
-    """Return the images since the base, of all other streams and of this one, by expert."""
+    """Return the images of each base expert since the base: those of all others, and own ones."""
     weights: list[tuple[float, float]] = []
     for index, before in enumerate(base.tallies):
         others = common.experts[index].tally.images - before["images"]
         own = learned.experts[index].tally.images
-        # Pooling may move an expert without images. If no other stream has changed it, the
-        # stream's version is the newest.
+        # Pooling also changes experts that have seen no image. If no other stream has changed the
+        # expert, the stream's version is the newest one and gets all of the weight.
         untouched = revisions[index] == base.revisions[index]
         weights.append((0, 1) if untouched else (others, own))
     return weights
@@ -125,14 +125,14 @@ def load_merged(
 ) -> None:
     """Load merged experts into a pipeline in the middle of its stream.
 
-    The experts and the states of method, router, guard, pooling and alignment are the merged ones.
-    The position in the stream, the random generators of the method and the counts of the run do
-    not change.
+    The experts, the states of their methods (moments of optimizers, teachers) and the states of
+    the components, such as router and guard, are replaced by the merged ones. The position in the
+    stream, the random generators of the method and the counts of the run do not change.
 
     Args:
-        snapshot: The merged experts.
-        pipeline: A pipeline that fits them, as :func:`.load_snapshot` checks.
-        numbering: The number in ``snapshot`` of each expert that the pipeline has now.
+        snapshot: The merged reservoir, which includes the experts of the pipeline.
+        pipeline: A pipeline with the same model and options. This is not checked.
+        numbering: Index in ``snapshot`` of each expert of the pipeline.
     """
     own = take_snapshot(pipeline, {})
     last = pipeline.reservoir.state_dict()["stream"]["last"]

@@ -1,4 +1,4 @@
-"""A reservoir as a table of its experts."""
+"""A table of the experts of a reservoir, with their counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = ["expert", "images", "visits", "updates", "scale", "alarms", "nearest"
 
 @explained
 def overview(snapshot: ReservoirSnapshot, folder: Path) -> str:
-    """Return a table with a row per expert, and a line for the reservoir."""
+    """Return a table with a row per expert, and a line about the reservoir."""
     rows = []
     for index, expert in enumerate(snapshot.experts):
         guard = snapshot.summary(expert).get("guard", {})
@@ -43,10 +43,13 @@ def overview(snapshot: ReservoirSnapshot, folder: Path) -> str:
 
 
 def nearest(snapshot: ReservoirSnapshot, index: int) -> tuple[int | None, float]:
-    """Return the expert with the domain nearest to that of another one, and its distance."""
+    """Return the expert with the domain nearest to that of expert ``index``, and its distance.
+
+    Without a comparable expert, return None and infinity.
+    """
     try:
         router = snapshot.part("router")
-    except ReservoirError:  # its states cannot be compared
+    except ReservoirError:  # it cannot compare saved domains
         return None, math.inf
     options = snapshot.options("router")
     shared, mine = snapshot.shared["router"]["shared"], snapshot.experts[index].parts["router"]

@@ -1,12 +1,14 @@
 """The annotations of constructors are the schema of their options."""
 
+import json
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from annotated_types import Interval
 
-import mmseg_reservoir.cls.streams
-import mmseg_reservoir.config.builder  # noqa: F401
+import mmseg_reservoir.cls.streams  # noqa: F401
+from mmseg_reservoir.config.builder import CLASSIFICATION, RunBuilder
 from mmseg_reservoir.config.schema import pick
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.option_types import (
@@ -80,6 +82,21 @@ def test_direct_calls_are_checked():
     with pytest.raises(ReservoirError, match=r"double\.value must be a number in \[1, 2\], got 3"):
         double(3)
     assert double(1, shape=[1, 2]) == 2
+
+
+def test_numbers_of_numpy_become_plain_numbers():
+    part = Part(np.int64(2), rate=np.float32(0.5))
+    assert (type(part.count), type(part.rate), part.rate) == (int, float, 0.5)
+    pair = check_value([np.int64(1), np.int32(2)], tuple[int, int], "pair")
+    assert [type(number) for number in pair] == [int, int]
+    with pytest.raises(ReservoirError, match="must be a whole number"):
+        check_value(np.float32(1), int, "count")
+    options = {"k_max": np.int64(8), "router": {"type": "style", "quantile": np.float64(0.5)}}
+    builder = RunBuilder(CLASSIFICATION, "tent", None, np.float32(0.5), options, np.int64(3))
+    reservoir = builder.options["reservoir"]
+    assert (builder.options["seed"], builder.options["statistics"]) == (3, 0.5)
+    assert (reservoir["k_max"], reservoir["router"]["quantile"]) == (8, 0.5)
+    json.dumps(builder.options)
 
 
 def test_options_of_a_base_are_options_too():
