@@ -1,4 +1,4 @@
-"""Pooling: what one expert learns, the others learn in part."""
+"""Pooling: shares a part of an expert's update with the other experts."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from .reservoir_part import ReservoirPart, State, padded
 
 
 class Pooling(ReservoirPart):
-    """Decides how much of an expert's update the other experts take."""
+    """Decides how much of an expert's update each other expert receives."""
 
     @abstractmethod
     def shares(self, index: int, count: int, images: int) -> Tensor:
-        """Count an update of an expert; return its weight for each of ``count`` experts, ``(K,)``.
+        """Count an update of an expert, and return each expert's share of it, ``(K,)``.
 
-        The weight for the expert itself is 0: it has made the update already.
+        The share of the expert itself is 0, since it already has the update.
 
         Args:
             index: The expert.
-            count: Number of experts.
-            images: Number of images of the update.
+            count: K, the number of experts.
+            images: Number of images in the batch of the update.
         """
 
 
 @register("pooling", "evidence")
 class EvidencePooling(Pooling):
-    """Pooling by evidence: an expert of ``n_i`` images takes ``n0 / (n0 + n_i)`` of other updates.
+    """Gives an expert that has learned from ``n_i`` images the share ``n0 / (n0 + n_i)``.
 
-    An expert with few images follows the others, one with many relies on its own. The weight is
-    that of an empirical Bayes estimate: the mean of all experts against ``n_i`` observations of
-    one. With ``n0 = 0`` nothing is pooled; with a very large ``n0`` all experts are one.
+    An expert with few images follows the others, one with many mostly its own images. This is the
+    weight of the common mean in an empirical Bayes estimate with ``n_i`` observations of one
+    expert. With ``n0 = 0`` nothing is shared. With a very large ``n0`` all experts receive the same
+    updates.
 
     Args:
-        n0: Number of images at which an expert weighs its own updates as much as those of others.
-            Images are counted, not updates, since a large batch gives a better update than a
-            single frame. Defaults to 8000.
+        n0: Number of an expert's images at which it receives half of each update of others. Images
+            are counted instead of updates, since an update on a large batch is more reliable than
+            one on a single frame. Defaults to 8000.
     """
 
     def __init__(self, n0: NonNegative = 8000.0) -> None:

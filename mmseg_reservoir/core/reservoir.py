@@ -18,9 +18,9 @@ class Tally:
     """The counts of an expert.
 
     Args:
-        images: Number of images that it got.
-        visits: Number of uninterrupted runs of its batches.
-        updates: Number of steps that its method made.
+        images: Images that were routed to it.
+        visits: Sequences of consecutive batches that were routed to it.
+        updates: Steps of its method.
     """
 
     images: int = 0
@@ -42,7 +42,7 @@ class Reservoir:
 
     Args:
         source: Parameters of the source model, ``(P,)``: the first expert.
-        state: The state of its method.
+        state: Its method state.
         k_max: The largest number of experts.
     """
 
@@ -60,16 +60,16 @@ class Reservoir:
 
     @property
     def last(self) -> int:
-        """The expert of the newest batch that one adapted to; 0, the source's, before the first."""
+        """The expert of the newest batch; 0, that of the source, before the first batch."""
         return self._last or 0
 
     @property
     def experts(self) -> Tensor:
-        """The parameters of all experts, ``(K, P)``: a view, to be read."""
+        """The parameters of all experts, ``(K, P)``, as a view for reading."""
         return self._matrix[: len(self)]
 
     def add(self, parameters: Tensor, state: State) -> int:
-        """Append an expert; return its index."""
+        """Append an expert and return its index."""
         index = len(self)
         if index == len(self._matrix):
             raise ReservoirError(f"the reservoir is full: K_max = {index}")
@@ -79,7 +79,7 @@ class Reservoir:
         return index
 
     def checkout(self, index: int) -> tuple[Tensor, State]:
-        """Return parameters (a view) and state (by reference) of an expert."""
+        """Return an expert's parameters, as a view, and its state, by reference."""
         return self.experts[index], self._states[index]
 
     def commit(self, index: int, parameters: Tensor, state: State) -> None:
@@ -88,7 +88,7 @@ class Reservoir:
         self._states[index] = state
 
     def count_batch(self, index: int, images: int, updates: int) -> None:
-        """Count a batch of an expert, with the updates that it made."""
+        """Count a batch of an expert, with the updates on it."""
         tally = self.tallies[index]
         tally.images += images
         tally.updates += updates
@@ -97,7 +97,7 @@ class Reservoir:
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all experts, in the form of a :class:`.ReservoirPart`."""
-        # One copy of all states: an object that several experts share is shared in the copy, too.
+        # One copy of everything, so that objects which experts share stay shared.
         rows = zip(self.experts.clone(), copy.deepcopy(self._states), self.tallies, strict=True)
         experts = [
             {"parameters": vector, "method": state, "tally": asdict(tally)}

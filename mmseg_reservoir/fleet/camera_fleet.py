@@ -1,4 +1,4 @@
-"""A fleet of cameras on Ray: an actor for each, and one that merges."""
+"""A fleet of cameras on Ray: one actor per camera, and one that merges their experts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from .merging_point import MergingPoint
 
 
 class _CameraActor:
-    """A camera in a separate process, without arguments, so that Ray can restart it."""
+    """A camera in a separate process. It has no arguments, so that Ray can always restart it."""
 
     def __init__(self) -> None:
         ignore_third_party_warnings()  # before the arguments of `run` import mmseg
 
     def run(self, here: str, camera: CameraRun, point: Any | None) -> dict[str, Any]:
-        """Run a stream, or resume it from its last state.
+        """Run a camera, from its last state if the process was restarted.
 
-        Relative paths start from ``here``, not from the folder of Ray's processes.
+        Args:
+            here: Folder that relative paths refer to, since Ray's processes start in another one.
+            camera: The camera.
+            point: Actor of the merging point; None shares no experts.
         """
         import ray
 
@@ -42,24 +45,24 @@ def run_fleet(
 ) -> dict[str, dict[str, Any]]:
     """Run all cameras to the end of their streams.
 
-    Ray restarts an actor that dies, and it resumes from its last state. As many run at a time as
-    there are cores; the others wait until these end.
+    Ray restarts an actor that dies, and the camera resumes from its last state. Cameras run in
+    parallel as far as there are cores; the others wait.
 
     Args:
         ray: The module, connected (see :func:`ray_session`).
-        cameras: The cameras, all with the same ``start_from``.
-        folder: The folder of the merged reservoir.
-        merging: Whether cameras exchange experts.
-        restarts: How often the actor of a camera is restarted.
-        cpus: Cores for each camera.
-        report: Called with a line when a camera has ended.
+        cameras: The cameras. All of them start with the same reservoir.
+        folder: Folder of the merged reservoir.
+        merging: Whether the cameras share experts. Defaults to True.
+        restarts: Largest number of restarts of each camera. Defaults to 3.
+        cpus: Cores for each camera. Defaults to 1.
+        report: Called with a line when a camera has ended. Defaults to ``print``.
 
     Returns:
-        The result of :meth:`CameraRun.run` by name; ``error`` of one that failed.
+        The result of :meth:`CameraRun.run` by name, or ``error`` for a camera that failed.
     """
     point = None
     if merging:
-        # Restarts and retries are safe: no exchange is merged twice.
+        # Restarts and retries are unlimited, since no exchange is merged twice.
         kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(MergingPoint)
         start = cameras[0].start_from
         start = None if start is None else str(Path(start).resolve())
@@ -77,7 +80,7 @@ def run_fleet(
         except ray.exceptions.RayError as error:  # the others continue
             outcomes[name] = {"error": last_words(error)}
             report(f"{name}: failed: {outcomes[name]['error']}")
-        del actors[name]  # ends the actor and frees its cores
+        del actors[name]  # this ends the actor and frees its core
     return {camera.name: outcomes[camera.name] for camera in cameras}
 
 

@@ -1,4 +1,4 @@
-"""One camera of a fleet: a stream that resumes after a kill, and exchanges experts."""
+"""One camera of a fleet: a resumable stream that exchanges experts with a merging point."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .merging_point import Answer, read_start
 _logger = logging.getLogger(__name__)
 
 Exchange = Callable[[str, int, ReservoirSnapshot, Base | None], Answer]
-"""``MergingPoint.exchange``, in this process or another one."""
+"""``MergingPoint.exchange``, called directly or in another process."""
 
 
 class Footage(Protocol):
@@ -37,34 +37,39 @@ class Footage(Protocol):
     """The options of the pipeline, as plain JSON values."""
 
     def frames(self, start: int) -> Iterator[tuple[int, Any]]:
-        """Yield the frames from a position on, each with its position."""
+        """Yield the frames from position ``start`` on, each after its position."""
 
     def adapt(self, frame: Any) -> None:
         """Adapt to a frame, and write its result."""
 
     def close(self) -> None:
-        """Finish what is written."""
+        """Complete and close the files of results."""
 
 
 class FootageOrder(Protocol):
-    """Plain data by which another process can open a stream."""
+    """Plain data from which a stream can be opened in another process."""
 
     def open(self, start_from: str | None, lines: int) -> Footage:
-        """Open it, with the experts of a folder; ``lines`` frames have been written before."""
+        """Open the stream.
+
+        Args:
+            start_from: Folder of the reservoir to start with; None for the source model.
+            lines: Number of frames that an earlier process has written.
+        """
 
 
 @checked
 @dataclass
 class CameraRun:
-    """A run of one camera's stream, with saved states and exchanges of experts.
+    """Runs the stream of one camera, saves its state, and exchanges experts at intervals.
 
     Args:
-        name: The name of the camera.
-        folder: The folder of its states and its results.
-        order: Its stream.
-        start_from: The reservoir that it starts with.
-        merge_every: Frames between two exchanges.
-        save_every: Frames between two states.
+        name: Name of the camera.
+        folder: Folder of its states and results.
+        order: How to open its stream.
+        start_from: Folder of the reservoir to start with. Defaults to None, the source model.
+        merge_every: Frames between two exchanges. Defaults to 100.
+        save_every: Frames between two states. Defaults to 50.
     """
 
     name: str
@@ -77,10 +82,10 @@ class CameraRun:
     def __post_init__(self) -> None:
         self._states = StateFolder(Path(self.folder) / "state")
         self._position: dict[str, Any] = {
-            "frames": 0,  # that it adapted to
-            "next": 0,  # position of the next one
+            "frames": 0,  # frames that it adapted to
+            "next": 0,  # position of the next frame
             "exchanges": 0,
-            "waiting": False,  # for the answer to an exchange
+            "waiting": False,  # whether an exchange has no answer yet
             "finished": False,
             "refused": None,
         }
@@ -90,7 +95,8 @@ class CameraRun:
         """Run to the end of the stream; without ``exchange`` no experts are shared.
 
         Returns:
-            ``frames``, ``k``, ``exchanges``, and ``refused``: why the last exchange was refused.
+            The number of ``frames``, of experts ``k`` and of ``exchanges``. ``refused`` is the
+            reason why the last exchange was refused, or None.
         """
         with locked(Path(self.folder)):
             saved = self._states.newest()
@@ -144,7 +150,7 @@ class CameraRun:
     def _begin_trade(self, exchange: Exchange) -> None:
         self._position["exchanges"] += 1
         self._position["waiting"] = True
-        self._save()  # a run that resumes from here repeats this exchange, with its number
+        self._save()  # a run that resumes from here repeats the exchange with the same number
         self._trade(exchange)
 
     def _trade(self, exchange: Exchange) -> None:

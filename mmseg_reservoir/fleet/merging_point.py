@@ -1,4 +1,4 @@
-"""The common reservoir of a fleet, which merges what each camera has learned."""
+"""The common reservoir of a fleet: it merges the experts of cameras and returns the result."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from ..snapshot.merge import NoRoomError
 from ..snapshot.reservoir_snapshot import ReservoirSnapshot
 
 _FLEET = "fleet"
-"""The key of the exchanges in the manifest of a reservoir."""
+"""Key of the exchanges in the manifest of the reservoir."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a camera that sent its experts.
+    """The answer to an exchange of a camera.
 
     Args:
-        snapshot: The merged experts; None if the camera has them already.
-        numbering: The number in ``snapshot`` of each of the camera's experts.
-        revisions: The number of the last change of each merged expert.
-        refused: Why nothing was merged; None if it was. The camera continues with its experts.
+        snapshot: The common reservoir to take over; None if the camera already has its experts.
+        numbering: Index in the common reservoir of each of the camera's experts.
+        revisions: Number of the last change of each expert of the common reservoir.
+        refused: Reason why nothing was merged. The camera then keeps its experts. Defaults to
+            None: they were merged.
     """
 
     snapshot: ReservoirSnapshot | None
@@ -34,15 +35,16 @@ class Answer:
 
 
 class MergingPoint:
-    """Merges the experts of each camera when they come: no camera waits for another one.
+    """Merges the experts of each camera as they arrive; no camera waits for frames of another.
 
-    Everything is saved before a camera gets its answer, so that the process can be killed at any
-    moment. Exchanges are numbered. A camera that was killed before it saved the answer repeats its
-    exchange, which is answered, but not merged a second time.
+    Its state is written to its folder before it answers, so it may be killed at any time. Each
+    exchange has a number. A camera that was killed before it saved the answer repeats the exchange
+    with the same number. It then gets an answer, but nothing is merged a second time.
 
     Args:
-        folder: The folder of the reservoir. An existing reservoir is continued.
-        start_from: The reservoir that all cameras started with; None for the source model.
+        folder: Folder of the reservoir. An existing one is continued.
+        start_from: Folder of the reservoir that all cameras started with. Defaults to None, the
+            source model.
     """
 
     def __init__(
@@ -64,13 +66,13 @@ class MergingPoint:
     def exchange(
         self, camera: str, number: int, snapshot: ReservoirSnapshot, base: Base | None
     ) -> Answer:
-        """Merge what a camera has learned since its base, and return the experts of all.
+        """Merge what a camera has learned since its base, and return the common reservoir.
 
         Args:
-            camera: The name of the camera.
-            number: The number of this exchange, larger than that of the one before.
-            snapshot: Its experts. Only the first exchange needs their calibration.
-            base: The base of its experts; None if it started with the source model.
+            camera: Name of the camera.
+            number: Number of the exchange, larger than that of the camera's previous exchange.
+            snapshot: The camera's reservoir. Only the first exchange needs a calibration.
+            base: What the camera took over last; None if it started with the source model.
         """
         done = self.exchanges.get(camera)
         if done is None or done["number"] != number:
@@ -85,14 +87,14 @@ class MergingPoint:
         self, camera: str, number: int, snapshot: ReservoirSnapshot, base: Base | None
     ) -> None:
         has_all = self.snapshot is None or (base is not None and base.revisions == self.revisions)
-        if has_all:  # no other camera has sent anything since
+        if has_all:  # no exchange since: the camera's experts are the newest
             before = snapshot if self.snapshot is None else self.snapshot
             earlier = [] if self.snapshot is None else before.experts
             self.revisions = revised(earlier, self.revisions, snapshot.experts)
             self.snapshot = replace(snapshot, calibration=before.calibration)
             numbering = list(range(len(snapshot.experts)))
         else:
-            assert self.snapshot is not None  # else has_all
+            assert self.snapshot is not None  # otherwise has_all is True
             merged, self.revisions = merge_delta(
                 self.snapshot, self.revisions, delta(snapshot, base), base
             )
@@ -112,13 +114,13 @@ class MergingPoint:
 
     def _answer(self, done: dict[str, Any]) -> Answer:
         unchanged = done["has_all"] and done["revisions"] == self.revisions
-        # The camera has the calibration, which is many times as large as an expert.
+        # The camera already has the calibration, which is many times as large as an expert.
         assert self.snapshot is not None  # after an exchange
         snapshot = None if unchanged else replace(self.snapshot, calibration=None)
         return Answer(snapshot, done["numbering"], self.revisions)
 
 
 def read_start(folder: str | os.PathLike) -> tuple[ReservoirSnapshot, Base]:
-    """A reservoir that a fleet begins with, and the base that its cameras have there."""
+    """Return the reservoir that a fleet starts with, and the base of its cameras."""
     snapshot = read_folder(folder)
     return snapshot, Base.of(snapshot, [0] * len(snapshot.experts))

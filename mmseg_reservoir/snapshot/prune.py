@@ -25,7 +25,7 @@ def prune(snapshot: ReservoirSnapshot, experts: Collection[int]) -> ReservoirSna
 
 
 def unused(snapshot: ReservoirSnapshot) -> list[int]:
-    """Return the experts that have adapted to no image, without that of the source."""
+    """Return the experts that have seen no image, without that of the source."""
     return [i for i, e in enumerate(snapshot.experts) if i and not e.tally.images]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .. import methods, routing  # noqa: F401  # their classes combine the saved states
 from ..core.pipeline import AdaptationPipeline
 from ..core.reservoir import Tally
 from ..core.reservoir_part import State, padded, part_class

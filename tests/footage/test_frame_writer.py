@@ -234,3 +234,10 @@ def test_mistakes_are_explained(tmp_path):
     write(tmp_path, [result()])
     with pytest.raises(ReservoirError, match="holds a stream already"):
         FrameWriter(tmp_path, "drive", PALETTE)
+
+
+def test_a_frame_too_small_for_a_video_does_not_end_the_run(tmp_path, caplog):
+    write(tmp_path, [result(0), result(1, size=(1, 1)), result(2)])
+    assert len((tmp_path / "stream.jsonl").read_text().splitlines()) == 3
+    assert sum(map(length, (tmp_path / "overlay").glob("segment_*.mp4"))) == 2
+    assert "a frame of 1x1 is too small for a video" in caplog.text
