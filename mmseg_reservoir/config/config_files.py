@@ -34,15 +34,9 @@ def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str
 def read_config(
     path: str | Path, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Read a config file and apply changes.
+    """Read a config file and apply changes by dotted keys, of which some are ``optional``.
 
-    It does not import what the config names in ``custom_imports``, see
-    :func:`import_custom_modules`.
-
-    Args:
-        path: The file, see :func:`find_config`.
-        changes: Values by dotted keys.
-        optional: Top-level keys that may be set although the file does not have them.
+    Its ``custom_imports`` are left to :func:`import_custom_modules`.
     """
     return merge_options(read_file(find_config(path)), changes, optional)
 
@@ -50,7 +44,7 @@ def read_config(
 def merge_options(
     cfg: Config, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Apply changes to a config, see :func:`read_config`."""
+    """Apply changes to a config; it must have their top-level keys, except the optional ones."""
     valid = {*cfg, *optional}
     for key in changes:
         top = key.split(".")[0]

@@ -94,7 +94,8 @@ class ReservoirBuilder:
             )
         self._pick_pipeline(options)
         self.build_router()  # relations between options are checked by the constructors
-        self._build_safeguards()
+        for part in self.safeguards.values():
+            part.build()
 
     def _pick_router(self, options: Options, written: Options) -> None:
         router = options["router"]
@@ -168,12 +169,8 @@ class ReservoirBuilder:
         """Build the pipeline around a method; its router is not fitted yet."""
         router = self.build_router()
         encoder = self._build_encoder(context) if router.needs_style else None
-        return self.pipeline.build(
-            method=method, router=router, encoder=encoder, **self._build_safeguards()
-        )
-
-    def _build_safeguards(self) -> dict[str, Any]:
-        return {name: part.build() for name, part in self.safeguards.items()}
+        safeguards = {name: part.build() for name, part in self.safeguards.items()}
+        return self.pipeline.build(method=method, router=router, encoder=encoder, **safeguards)
 
     def _build_encoder(self, context: TaskContext) -> Callable[[Tensor], Tensor]:
         encoder = self.style

@@ -286,7 +286,6 @@ class RecurringTestLoop(TestLoop):
 
 
 def _without_first(loader: Any, count: int) -> DataLoader:
-    """Return the same loader without its first batches."""
     return DataLoader(
         loader.dataset,
         batch_sampler=list(loader.batch_sampler)[count:],

@@ -77,7 +77,6 @@ class AdaptiveSegmentor(BaseModel):
             raise
 
     def _adapt_and_describe(self, inputs: Tensor, data_samples: list) -> list:
-        """Run the pipeline on a batch, by the clock if there is one."""
         clock = self.clock
         if clock is None:
             return self._described(self._step(inputs), data_samples)
@@ -164,7 +163,6 @@ class AdaptiveSegmentor(BaseModel):
 
 
 def _name_broken_image(inputs: Tensor, data_samples: list) -> None:
-    """Raise an error that names the first image with NaN or infinite values."""
     for image, sample in zip(inputs, data_samples, strict=True):
         if not torch.isfinite(image).all():
             raise ReservoirError(

@@ -66,19 +66,14 @@ class ResultsHook(Hook):
         self.record.add_images(visit.round, visit.domain, images, outcome)
         for sample in outputs:
             if "gt_sem_seg" not in sample:
-                names = self._names_in(visit.domain, runner.test_loop.dataloader.dataset)
-                name = names.get(sample.img_path, Path(sample.img_path).stem)
-                self._keep(sample, Path(f"round{visit.round}") / visit.domain / name)
-
-    def _names_in(self, domain: str, dataset: Any) -> dict[str, str]:
-        if domain not in self._label_names:
-            self._label_names[domain] = label_names(dataset)
-        return self._label_names[domain]
-
-    def _keep(self, sample: Any, name: Path) -> None:
-        label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
-        file = name.with_name(f"{name.name}_labelTrainIds.png")
-        write_image(self.record.folder / "predictions" / file, label)
+                if visit.domain not in self._label_names:
+                    names = label_names(runner.test_loop.dataloader.dataset)
+                    self._label_names[visit.domain] = names
+                path = sample.img_path
+                name = self._label_names[visit.domain].get(path, Path(path).stem)
+                folder = self.record.folder / "predictions" / f"round{visit.round}" / visit.domain
+                label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
+                write_image(folder / f"{name}_labelTrainIds.png", label)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
         """Note the scores of a visit and write the files."""
@@ -134,7 +129,6 @@ def _config(runner: Runner) -> dict[str, Any]:
 
 
 def _palette(dataset: Any) -> dict[str, list[int]] | None:
-    """Return colors by class name, where the dataset has both."""
     meta = getattr(dataset, "metainfo", {})
     classes, palette = meta.get("classes"), meta.get("palette")
     if not classes or not palette:
