@@ -157,12 +157,7 @@ class FootageRun:
 
 
 class LiveFootage:
-    """A run as the live page shows it: a `LiveStream`.
-
-    Args:
-        run: The run.
-        results: Its results.
-    """
+    """A run and its results as the live page shows them: a `LiveStream`."""
 
     def __init__(self, run: FootageRun, results: Iterable[FrameResult]) -> None:
         self.run, self.results = run, results

@@ -280,7 +280,6 @@ def count_frames(path: Path) -> int:
 
 
 def _keep_lines(path: Path, lines: int) -> None:
-    """Keep only the first lines of a file, if it exists."""
     if path.exists():
         kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
         write_text(path, "".join(kept))

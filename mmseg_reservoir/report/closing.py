@@ -18,10 +18,8 @@ _COLLAPSED = 0.01
 def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
     """Return the scores of a run, a summary of its routing, and its published row.
 
-    Args:
-        results: Content of a complete ``results.json``.
-        warn: Receives one line for each part that cannot be made, such as the published row of
-            an invalid ``metafile.yaml``. Such an error must not end a run that is complete.
+    ``warn`` receives one line for each part that cannot be made, such as the published row of an
+    invalid ``metafile.yaml``. Such an error must not end a run that is complete.
     """
     texts = []
     for name, describe in _PARTS.items():

@@ -56,6 +56,7 @@ def check_compatible(
 
     MMEngine loads with ``strict=False``: where names or shapes differ it only logs, and the model
     runs on random weights.
+
     With ``allow_mismatch`` a misfit is only logged.
     """
     if is_model_wrapper(model):

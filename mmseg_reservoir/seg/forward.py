@@ -32,6 +32,7 @@ def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
       averaged map. Its graph holds every window: the memory that an update takes grows with their
       number.
 
+
     A model that gives anything but logits of two or more classes is an error.
     """
     mode = model.test_cfg.get("mode", "whole")
