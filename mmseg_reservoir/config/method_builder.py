@@ -55,7 +55,6 @@ class MethodBuilder:
         self.batch_share = read_batch_share(statistics, statistics_default)
 
     def resolved_options(self) -> dict[str, Any]:
-        """Return all options with their values in this run, defaults included."""
         method, optimizer = self.method.resolved_options(), self.optimizer
         if isinstance(optimizer, PartSpec):
             method["optimizer"] = optimizer.resolved_options()

@@ -149,7 +149,6 @@ class ReservoirBuilder:
         return router.needs_style and not has_one and self.start.start_from is None
 
     def resolved_options(self) -> dict[str, Any]:
-        """Return all options with their values in this run, defaults included."""
         parts = {name: getattr(self, name) for name in ("style", "calibration", "router")}
         parts |= {"pipeline": self.pipeline, **self.components, **self.safeguards}
         values = {

@@ -69,5 +69,4 @@ class InferencerFootage:
         self.writer.write(self.inferencer.segment(frame), **self.source.losses())
 
     def close(self) -> None:
-        """Finish the files."""
         self.writer.close()

@@ -181,17 +181,13 @@ class LiveFootage:
         )
 
     def stop(self) -> None:
-        """End the stream after the current frame."""
         self.run.frames.stop()
 
     def pause(self, paused: bool) -> None:
-        """Stop or resume the adaptation."""
         self.run.inferencer.freeze(paused)
 
     def reset(self, expert: int) -> None:
-        """Reset an expert to the source."""
         self.run.inferencer.reset(expert)
 
     def save(self, folder: Path) -> None:
-        """Save the reservoir."""
         self.run.inferencer.save(folder)

@@ -190,7 +190,6 @@ class FrameWriter:
         return self._video.number
 
     def close(self) -> None:
-        """Finish the last segment."""
         self._video.close()
 
 
@@ -222,7 +221,6 @@ class VideoSegments:
         self._size = (0, 0)
 
     def write(self, image: np.ndarray) -> None:
-        """Append a frame (BGR)."""
         size = (image.shape[1], image.shape[0])
         if self._writer is not None and (self._frames == self.length or size != self._size):
             self.close()

@@ -159,7 +159,6 @@ class NetworkCamera(CameraFrames):
         return False, None
 
     def release(self) -> None:
-        """Close the connection."""
         if self._capture is not None:
             self._capture.release()
             self._capture = None
@@ -213,7 +212,6 @@ class _Newest:
             return image
 
     def stop(self) -> None:
-        """Release the camera."""
         self._ended = True
         self._thread.join()
         self._capture.release()

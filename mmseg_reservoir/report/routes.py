@@ -36,7 +36,6 @@ class Assignment(NamedTuple):
 
     @property
     def shares(self) -> list[list[float]]:
-        """The counts as shares of each domain's images."""
         return [[count / sum(row) for count in row] for row in self.counts]
 
 
@@ -127,10 +126,8 @@ def guard_events(results: Results) -> list[GuardEvent]:
     return events
 
 
-def memory_balance(
-    routes: Routes, kind: Literal["reservoir", "fifo"], capacity: int
-) -> tuple[list[str], list[list[float]]]:
-    """Replay a stream into a style memory, with the number of the domain as the style.
+def memory_balance(routes: Routes, kind: str, capacity: int) -> tuple[list[str], list[list[float]]]:
+    """Replay a stream into a style memory of this kind, with the domain's number as the style.
 
     Returns:
         The domains, and their shares (rows) of the memory after every route.

@@ -236,7 +236,6 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """List the images of the chosen sequences."""
         samples = super().load_data_list()
         if not self.wanted:
             return samples

@@ -59,7 +59,6 @@ class ResultsHook(Hook):
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
-        """Note where each image went."""
         visit = runner.test_loop.visit
         images = [sample.img_path for sample in outputs]
         outcome = outputs[0].get("outcome", NOT_ADAPTING)
@@ -76,7 +75,6 @@ class ResultsHook(Hook):
                 write_image(folder / f"{name}_labelTrainIds.png", label)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        """Note the scores of a visit and write the files."""
         current = runner.test_loop.visit
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         others = {name: value for name, value in metrics.items() if name != "mIoU"}
@@ -99,14 +97,12 @@ class ResultsHook(Hook):
         self.record.write()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the record so far."""
         return self.record.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.record.load_state_dict(state)
 
     def after_test(self, runner: Runner) -> None:
-        """Finish the record and print the tables."""
         counted = {} if self._pipeline is None else self._pipeline.report()
         counts = {} if self._pipeline is None else self._pipeline.method.counts
         skipped = getattr(runner.test_loop, "skipped", [])
