@@ -1,11 +1,12 @@
 """Segment your own footage while the model adapts to it.
 
 reservoir adapt                                    a drive through MiniCity, generated first
+reservoir adapt drive.mp4                          the bundled model of street scenes
 reservoir adapt drive.mp4 --model segformer_mit-b0_8xb1-160k_cityscapes-1024x1024
 reservoir adapt frames/ --model CONFIG --weights FILE --start-from yesterday/reservoir
-reservoir adapt 0 --model NAME                     a camera; Ctrl-C or SIGTERM ends the run
-reservoir adapt rtsp://HOST/PATH --model NAME      a network camera; connects again
-reservoir adapt drive.mp4 --model NAME --resume    resume a killed run
+reservoir adapt 0                                  a camera; Ctrl-C or SIGTERM ends the run
+reservoir adapt rtsp://HOST/PATH                   a network camera; connects again
+reservoir adapt drive.mp4 --resume                 resume a killed run
 """
 
 from __future__ import annotations
@@ -32,16 +33,11 @@ if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
     from ..footage.frame_source import FrameResult
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
-EXAMPLE = "segformer_mit-b0_8xb1-160k_cityscapes-1024x1024"
+STREETS = "acdc/efficientvit-b0_align.py"
+"""The default for footage: the row of a bundled model that gained most on real frames."""
 
 
 def _run(args: argparse.Namespace) -> None:
-    if args.model is None and args.input:
-        raise ReservoirError(
-            "--model is required for your own footage: the bundled model is trained on MiniCity "
-            f"only; give --model NAME of mmseg's zoo, such as {EXAMPLE}, or --model CONFIG "
-            "--weights FILE"
-        )
     with _listener(args.serve) as listener:  # before anything slow, to report a busy port
         footage = _open(args)
         with StopSignals(wake=footage.frames.stop) as signals, footage:
@@ -74,10 +70,15 @@ def _open(args: argparse.Namespace) -> FootageRun:
     from ..seg.source_images import find_source_images
 
     inputs = _inputs(args.input)
-    source_images = find_source_images(args.source_images)
-    if args.model is None:
+    adaptation = {"source_images": find_source_images(args.source_images)}
+    if args.model is not None:
+        adaptation = {name: value for name, value in adaptation.items() if value is not None}
+    elif inputs is not None:
+        args.model = STREETS  # without source images: the bundled styles of Cityscapes
+        print(f"no model is named: the bundled EfficientViT-Seg-B0, {STREETS}", flush=True)
+    else:
         args.model = MINICITY
-        inputs, source_images = _make_minicity()
+        inputs, adaptation["source_images"] = _make_minicity()
     frames = open_frames(inputs, args.every)
     inferencer = ReservoirInferencer(
         args.model,
@@ -88,7 +89,7 @@ def _open(args: argparse.Namespace) -> FootageRun:
         seed=args.seed,
         device=args.device,
         cfg_options=args.cfg_options,
-        **({} if source_images is None else {"source_images": source_images}),
+        **adaptation,
     )
     constant = ("model", "start_from", "size", "seed", "no_adapt")
     identity = {name: getattr(args, name) for name in constant}

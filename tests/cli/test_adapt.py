@@ -136,10 +136,7 @@ def test_ids_of_cityscapes_are_refused_for_five_classes(tiny_model, tmp_path, ca
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (
-            ["drive.mp4"],
-            "the bundled model is trained on MiniCity only",
-        ),
+        (["drive.mp4"], "there is no drive.mp4: name an image"),
         (["nowhere", MODEL], "there is no nowhere: name an image"),
         ([".", MODEL, "--source-images=nowhere"], "there is no image in the folder nowhere"),
         ([".", MODEL, "--every=0"], "every must be 1"),
@@ -153,6 +150,18 @@ def test_a_mistake_ends_in_one_line(flags, message, tmp_path, monkeypatch, capsy
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("error: ")
     assert message in told
+
+
+def test_footage_needs_no_model(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    for name in ("a.png", "b.png"):
+        cv2.imwrite(str(tmp_path / name), random.integers(0, 255, (256, 512, 3), np.uint8))
+    out = tmp_path / "out"
+    assert adapt.main([str(tmp_path), f"--out={out}", "--overlay=none", "--labels=trainids"]) == 0
+    assert [line["name"] for line in lines(out)] == ["a", "b"]
+    assert "no model is named: the bundled EfficientViT-Seg-B0" in capsys.readouterr().out
+    labels = [cv2.imread(str(path), -1) for path in out.rglob("*_gt_labelTrainIds.png")]
+    assert [image.shape for image in labels] == [(256, 512)] * 2
 
 
 def test_a_busy_port_is_told_before_anything_else(minicity, tmp_path, monkeypatch, capsys):
