@@ -91,8 +91,11 @@ def _explain(path: str | Path) -> Iterator[None]:
     except (SyntaxError, FileNotFoundError, ImportError, NameError, KeyError, TypeError) as error:
         missing = _missing_module(error) if isinstance(error, ImportError) else None
         if missing is not None:
+            advice = "install it, or add the folder of your module to PYTHONPATH"
+            if missing.startswith("mm"):  # mmdet, mmpretrain, ...
+                advice = f"pip install {missing}"
             raise ReservoirError(
-                f"the config {path} imports {missing}, which is not installed: {_advice(missing)}"
+                f"the config {path} imports {missing}, which is not installed: {advice}"
             ) from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ReservoirError(f"invalid config {path}: {reason}") from error
@@ -105,12 +108,6 @@ def _missing_module(error: BaseException | None) -> str | None:
             return error.name.split(".")[0]
         error = error.__cause__ or error.__context__
     return None
-
-
-def _advice(module: str) -> str:
-    if module.startswith("mm"):  # mmdet, mmpretrain, ...
-        return f"pip install {module}"
-    return "install it, or add the folder of your module to PYTHONPATH"
 
 
 def find_config(path: str | Path) -> Path:

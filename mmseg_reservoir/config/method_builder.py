@@ -77,13 +77,11 @@ class MethodBuilder:
         method = self.method
         if method.accepts("augment"):
             # Augmentations work on plain images, so they undo the normalization of the inputs.
-            image_range = context.image_range
             normalization = {
-                "mean": image_range.mean.flatten().tolist(),
-                "std": image_range.std.flatten().tolist(),
+                name: getattr(context.image_range, name).flatten().tolist()
+                for name in ("mean", "std")
             }
-            written = method.options.get("augment") or {}
-            augment = {**normalization, **written}
+            augment = {**normalization, **(method.options.get("augment") or {})}
             method = replace(method, options={**method.options, "augment": augment})
         return method.build(**injected)
 

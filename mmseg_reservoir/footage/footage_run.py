@@ -116,7 +116,7 @@ class FootageRun:
         """Finish the files, and save the reservoir and the state."""
         if not self._begun:
             return
-        self._position["segments"] = self.writer.finish_segment()
+        self._position["segments"] = self.writer.close()  # the next frame opens another
         pipeline = self.inferencer.model.pipeline.state_dict()
         self._save({"pipeline": pipeline, "generators": save_generators()})
 

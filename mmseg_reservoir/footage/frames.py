@@ -38,7 +38,6 @@ class Pictures(FrameSource):
     Args:
         items: Paths, BGR arrays ``(H, W, 3)`` of uint8, PIL images, or RGB tensors ``(3, H, W)``
             (uint8, or floating point from 0 to 1).
-        every: Take every N-th frame. Defaults to 1.
         root: Folder to which names of files are relative. Defaults to the deepest common folder.
         name: Name of the stream.
     """

@@ -40,8 +40,6 @@ class AdaptiveSegmentor(BaseModel):
     injected, since both need loaded weights.
 
     Args:
-        model: The segmentor, with its weights loaded.
-        pipeline: A pipeline over that model.
         batch_size: The size of complete batches; the last batch of a visit may be smaller.
     """
 
