@@ -86,7 +86,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 def make_labels_optional(dataset: Any) -> None:
     """Let a dataset without any label be read: its images are adapted to, but not scored.
 
-    A dataset that is not mmengine's, or whose files are not on this disk, does not change.
+    A dataset that is not mmengine's, or has files that are not on this disk, does not change.
     """
     for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
         if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
