@@ -72,7 +72,7 @@ def check_value(value: Any, annotation: Any, where: str) -> Any:
 
 
 @functools.cache
-def _validator(annotation: Any) -> TypeAdapter:
+def _validator(annotation: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     return TypeAdapter(annotation, config=ConfigDict(strict=True, arbitrary_types_allowed=True))

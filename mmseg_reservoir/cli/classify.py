@@ -18,7 +18,11 @@ from .options import TEST, check_seed, option
 
 
 def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Plain options of the run, the command line over the row; and where they were written."""
+    """Read the config, and replace options of the row by those of the command line.
+
+    Returns:
+        The options of the run, and the entries ``config_file`` and ``row`` of its record.
+    """
     from mmengine.config import Config
 
     table = read_config(args.config, {})

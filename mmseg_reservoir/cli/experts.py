@@ -20,7 +20,7 @@ from .options import Option, option, shared
 
 
 def _find(folder: Path) -> Path:
-    """Return the folder of a reservoir, which may be in this work directory."""
+    """Return ``folder``, or its subfolder ``reservoir`` if only that has a manifest."""
     from ..snapshot.folder import MANIFEST
 
     inside = folder / "reservoir"

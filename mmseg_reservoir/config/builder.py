@@ -145,7 +145,8 @@ class RunBuilder:
         if isinstance(self._method, MethodBuilder):
             method = self._method.resolved_options()
         reservoir = None if self._reservoir is None else self._reservoir.resolved_options()
-        return _plain({"seed": self.seed, **method, "reservoir": reservoir})
+        options: dict[str, Any] = _plain({"seed": self.seed, **method, "reservoir": reservoir})
+        return options
 
     def describe(self) -> str:
         """Return the options in a few lines, one per group."""

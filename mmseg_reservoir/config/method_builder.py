@@ -83,7 +83,8 @@ class MethodBuilder:
             }
             augment = {**normalization, **(method.options.get("augment") or {})}
             method = replace(method, options={**method.options, "augment": augment})
-        return method.build(**injected)
+        built: AdaptationMethod = method.build(**injected)
+        return built
 
 
 def _check_task(method: PartSpec, task: Task) -> None:

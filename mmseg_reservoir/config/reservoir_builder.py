@@ -12,13 +12,13 @@ from ..core.pipeline import AdaptationPipeline
 from ..errors import ReservoirError
 from ..methods import AdaptationMethod
 from ..option_types import check_value
-from ..registry import construct, parameters_of, suggest, table
+from ..registry import check_options, construct, parameters_of, suggest, table
 from ..routing.base import Router
 from ..snapshot.folder import check_folder
 from ..style.calibration import Calibration, SourceImages, calibrate
 from ..style.encoder import NormalizingEncoder
 from .presets import with_preset
-from .schema import Options, PartSpec, check_options, pick
+from .schema import Options, PartSpec, pick
 
 if TYPE_CHECKING:
     from .builder import TaskContext
@@ -162,21 +162,26 @@ class ReservoirBuilder:
         if isinstance(self.router, Router):
             return self.router
         components = {name: part.build(k_max=self.k_max) for name, part in self.components.items()}
-        return self.router.build(k_max=self.k_max, **components)
+        router: Router = self.router.build(k_max=self.k_max, **components)
+        return router
 
     def build(self, method: AdaptationMethod, context: TaskContext) -> AdaptationPipeline:
         """Build the pipeline around a method; its router is not fitted yet."""
         router = self.build_router()
         encoder = self._build_encoder(context) if router.needs_style else None
         safeguards = {name: part.build() for name, part in self.safeguards.items()}
-        return self.pipeline.build(method=method, router=router, encoder=encoder, **safeguards)
+        pipeline: AdaptationPipeline = self.pipeline.build(
+            method=method, router=router, encoder=encoder, **safeguards
+        )
+        return pipeline
 
     def _build_encoder(self, context: TaskContext) -> Callable[[Tensor], Tensor]:
         encoder = self.style
         if isinstance(encoder, PartSpec):
             encoder = encoder.build(model=context.model, forward=context.forward)
         if getattr(encoder, "sees", "inputs") == "inputs":
-            return encoder
+            on_inputs: Callable[[Tensor], Tensor] = encoder
+            return on_inputs
         return NormalizingEncoder(encoder, context.image_range.to_imagenet)
 
     def calibrate(

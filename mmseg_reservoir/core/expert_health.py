@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_SMALLEST = 1e-6  # error that is expected at least
+_SMALLEST = 1e-6  # lower bound of the expected error
 
 
 class ProbePair(NamedTuple):
-    """The logits ``(N, C, *spatial)`` of a batch and, of maps, those of its mirror image.
+    """The logits ``(N, C, *spatial)`` of a batch and, for maps, those of its mirror image.
 
     The latter are flipped back, so that pixels correspond.
     """
@@ -38,7 +38,7 @@ class ExpertHealth:
         expected_error: Share of wrong labels that the source model expects of itself.
         own_expected_error: Share of wrong labels that the expert expects of itself.
         flip_inconsistency: Share of the expert's pixels with another label in the mirror image.
-        source_flip_inconsistency: The same of the source model.
+        source_flip_inconsistency: The same for the source model.
     """
 
     batches: int = 0
@@ -75,11 +75,12 @@ class ExpertHealth:
             setattr(self, name, old + rate * (value - old))
 
     def alarm_ratios(self, margin: float, waver: float) -> dict[str, float]:
-        """Return the signs of failure over their bounds; above 1 there is an alarm.
+        """Return the value of each alarm divided by its bound; above 1 there is an alarm.
 
         Args:
             margin: Bound of the loss of entropy, in nats.
-            waver: Bound of the flip inconsistency beyond what the expected error explains.
+            waver: Bound of the relative excess of the flip inconsistency over what the expected
+                error explains.
         """
         error = max(self.expected_error, _SMALLEST)
         ratios = {
@@ -92,7 +93,7 @@ class ExpertHealth:
         return ratios
 
     def pull_back(self, keep: float) -> None:
-        """Move the averages towards the source, as the expert was; ``keep`` of the way is left."""
+        """Move the averages towards the source's by the factor by which the expert was moved."""
         self.labels = torch.lerp(self.source_labels, self.labels, keep)
         self.disagrees *= keep
         error, flips = self.expected_error, self.source_flip_inconsistency

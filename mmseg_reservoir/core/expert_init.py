@@ -11,7 +11,8 @@ from torch import Tensor
 from ..option_types import Registered
 from ..registry import register
 from .losses import information_loss
-from .reservoir import Reservoir, State
+from .reservoir import Reservoir
+from .reservoir_part import State
 
 if TYPE_CHECKING:
     from ..methods.base import AdaptationMethod

@@ -29,14 +29,14 @@ _MAP_MARGIN = 5.0  # times the smallest margin: about what frames of two street 
 class Guard(ReservoirPart):
     """Decides how far the updates of an expert can be trusted.
 
-    For every batch that an expert adapted to, the pipeline asks :meth:`is_due`. If so, the source
-    model predicts the batch, too, and :meth:`judge` compares. If the prediction is a map, both also
-    predict the mirror image.
+    The pipeline calls :meth:`is_due` after every update of an expert. If it returns True, the
+    source model also predicts the batch, and :meth:`judge` compares both predictions. If these are
+    maps, both models also predict the mirror image.
     """
 
     @abstractmethod
     def prepare(self, predict: Callable[[Tensor], Tensor], source: Iterable[Tensor] | None) -> None:
-        """Measure what is usual on source batches, by the predictions of the source model."""
+        """Measure the usual values on source batches, from the source model's predictions."""
 
     @abstractmethod
     def is_due(self, index: int) -> bool:
@@ -44,7 +44,7 @@ class Guard(ReservoirPart):
 
     @abstractmethod
     def judge(self, index: int, expert: ProbePair, source: ProbePair) -> float:
-        """Return how much of an expert's way from the source to keep; 1 if nothing is wrong.
+        """Return the factor to keep of an expert's distance from the source; 1 without an alarm.
 
         Args:
             index: The expert.
@@ -71,38 +71,40 @@ class Guard(ReservoirPart):
 
 @register("guard", "labels")
 class LabelGuard(Guard):
-    """Compares the labels that an expert gives with those of the source model, at some batches.
+    """Compares the labels of an expert with those of the source model, on some of its batches.
 
-    Averaged over an expert's probes, three signs raise an alarm:
+    Values are averaged over the probes of an expert. There are three alarms:
 
-    - *It loses classes*: the entropy of its labels' histogram is below that of the source's by
-      more than ``margin``. Unlike the mean of probabilities, a histogram of labels does not change
+    - *Lost classes*: The entropy of the histogram of its labels is more than ``margin`` below that
+      of the source model. Unlike the mean of probabilities, a histogram of labels does not change
       if a model only becomes more confident.
-    - *It drifts*: it disagrees with the source on more samples than the source itself expects to be
-      wrong on, the mean of ``1 - max_c p_c``. It cannot have been right on all of them.
-    - *It is overconfident*, only of maps: a calibrated model gives another label to a pixel of the
-      mirror image about as often as it expects an error (Jiang et al., ICLR 2022, of two models).
-      An expert that expects fewer errors must be more consistent, in proportion, up to the share
-      ``waver``. With some fifty images per batch, chance would hide this, so classifiers skip it.
+    - *Drift*: The expert disagrees with the source model on a larger share of the samples than the
+      source model expects to be wrong on, which is the mean of ``1 - max_c p_c``. So the expert is
+      wrong on some of them.
+    - *Overconfidence*, for maps only: A calibrated model changes the label of a pixel in the mirror
+      image about as often as it expects an error (Jiang et al., ICLR 2022, for two models). So an
+      expert that expects fewer errors than the source model must change proportionally fewer
+      labels; ``waver`` is the tolerance. With some fifty images per batch, chance would hide this,
+      so classifiers skip it.
 
-    Let ``e`` be the largest sign over its bound. At ``e > 1`` the expert keeps ``1 / (2 e)`` of its
-    way from the source, its step scale shrinks by the same factor, and its next batch is probed.
-    At a probe without alarm the scale grows by the factor ``1 + 1 / a`` after ``a`` alarms, up to
-    1. The interval to the next probe doubles, up to ``every``, or three times that for maps, since
-    their probes cost two passes more.
+    Let ``e`` be the largest ratio of a value to its bound. If ``e > 1``, the expert keeps
+    ``1 / (2 e)`` of its distance from the source, its step scale shrinks by the same factor, and
+    its next batch is probed. After a probe without an alarm, the scale grows by the factor
+    ``1 + 1 / a``, up to 1, where ``a`` is the number of alarms so far. The interval to the next
+    probe doubles, up to ``every`` batches. For maps it is up to three times that, since their
+    probes take two more forward passes.
 
     Args:
-        every: Largest number of an expert's batches for each forward pass of its guard.
-            Defaults to 16.
+        every: Largest number of an expert's batches per forward pass of its guard. Defaults to 16.
         momentum: Momentum of the averages over probes. Defaults to 0.8.
-        margin: Bound of the loss of entropy, in nats. None measures what chance explains: the
-            standard deviation of the entropy between source batches, over the root of
-            ``(1 + momentum) / (1 - momentum)``, and at least ``least``. For maps it is the whole
-            deviation, since frames of a visit resemble each other. Without source images it is
-            ``least``, for maps five times that. Defaults to None.
-        least: Smallest margin that is measured. Defaults to 0.03.
-        waver: Bound of the flip inconsistency beyond what the expected error explains.
-            Defaults to 0.05.
+        margin: Loss of entropy above which there is an alarm, in nats. None measures what chance
+            explains: the standard deviation of the entropy between source batches, divided by the
+            root of ``(1 + momentum) / (1 - momentum)``, and at least ``least``. For maps it is not
+            divided, since frames of a visit resemble each other. Without source images, None means
+            ``least``, and five times that for maps. Defaults to None.
+        least: Smallest measured margin, in nats. Defaults to 0.03.
+        waver: Relative excess of the flip inconsistency, over what the expected error explains,
+            above which there is an alarm. Defaults to 0.05.
     """
 
     def __init__(
@@ -133,8 +135,9 @@ class LabelGuard(Guard):
             is_map = logits.ndim > 2
         if len(entropies) < 2:
             _logger.warning(
-                "the guard learns its margin from two source batches or more and has %d: it takes "
-                "%.3f nats, or %.3f if the answer is a map (reservoir.guard.margin sets another)",
+                "the guard measures its margin on two or more source batches and has %d: it uses "
+                "%.3f nats, or %.3f if the prediction is a map (set reservoir.guard.margin to "
+                "change it)",
                 len(entropies),
                 self.least,
                 _MAP_MARGIN * self.least,

@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 @checked
 class AdaptationPipeline(ABC):
-    """A stream of batches in, a stream of predictions out, adapting in between.
+    """Adapts to a stream of batches, and predicts each of them.
 
     Args:
         method: The adaptation method.

@@ -1,4 +1,4 @@
-"""Pooling: what one expert learns, the others learn in part."""
+"""Pooling: shares a part of an expert's update with the other experts."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from .reservoir_part import ReservoirPart, State, padded
 
 
 class Pooling(ReservoirPart):
-    """Decides which share of an expert's update the others make, too."""
+    """Decides how much of an expert's update each other expert receives."""
 
     @abstractmethod
     def shares(self, index: int, count: int, images: int) -> Tensor:
-        """Note an update of an expert; the share of it for each of ``count`` experts, ``(K,)``.
+        """Count an update of an expert, and return each expert's share of it, ``(K,)``.
 
-        That of the expert itself is 0: it has made the update already.
+        The share of the expert itself is 0, since it already has the update.
 
         Args:
             index: The expert.
-            count: How many experts there are.
-            images: How many images the update is of.
+            count: K, the number of experts.
+            images: Number of images in the batch of the update.
         """
 
 
 @register("pooling", "evidence")
 class EvidencePooling(Pooling):
-    """By evidence: an expert that learned from ``n_i`` images takes ``n0 / (n0 + n_i)`` of others'.
+    """Gives an expert that has learned from ``n_i`` images the share ``n0 / (n0 + n_i)``.
 
-    A young expert follows the others, an old one relies on its own images. The weight is that of an
-    empirical Bayes estimate: the mean of all against ``n_i`` observations of one expert. With
-    ``n0 = 0`` nothing is shared, with a large one all experts are one.
+    An expert with few images follows the others, one with many mostly its own images. This is the
+    weight of the common mean in an empirical Bayes estimate with ``n_i`` observations of one
+    expert. With ``n0 = 0`` nothing is shared. With a very large ``n0`` all experts receive the same
+    updates.
 
     Args:
-        n0: Number of its images at which an expert weighs them as much as the updates of others.
-            Images are counted, as an update by a large batch is better than one by a single frame.
-            Defaults to 8000.
+        n0: Number of an expert's images at which it receives half of each update of others. Images
+            are counted instead of updates, since an update on a large batch is more reliable than
+            one on a single frame. Defaults to 8000.
     """
 
     def __init__(self, n0: NonNegative = 8000.0) -> None:

@@ -15,12 +15,12 @@ from .state import copied_to
 
 @dataclass
 class Tally:
-    """What an expert has met.
+    """The counts of an expert.
 
     Args:
-        images: That it adapted to.
-        visits: Runs of batches, one after the other, that all came to it.
-        updates: Steps that its method made.
+        images: Images that were routed to it.
+        visits: Sequences of consecutive batches that were routed to it.
+        updates: Steps of its method.
     """
 
     images: int = 0
@@ -60,16 +60,16 @@ class Reservoir:
 
     @property
     def last(self) -> int:
-        """The expert of the newest batch that one adapted to; 0, the source's, before the first."""
+        """The expert of the newest batch; 0, that of the source, before the first batch."""
         return self._last or 0
 
     @property
     def experts(self) -> Tensor:
-        """The parameters of all experts, ``(K, P)``: a view, to be read."""
+        """The parameters of all experts, ``(K, P)``, as a view for reading."""
         return self._matrix[: len(self)]
 
     def add(self, parameters: Tensor, state: State) -> int:
-        """Append an expert; returns its index."""
+        """Append an expert and return its index."""
         index = len(self)
         if index == len(self._matrix):
             raise ReservoirError(f"the reservoir is full: K_max = {index}")
@@ -79,16 +79,16 @@ class Reservoir:
         return index
 
     def checkout(self, index: int) -> tuple[Tensor, State]:
-        """Parameters (a view) and state (by reference) of an expert."""
+        """Return an expert's parameters, as a view, and its state, by reference."""
         return self.experts[index], self._states[index]
 
     def commit(self, index: int, parameters: Tensor, state: State) -> None:
-        """Store what adaptation made of an expert."""
+        """Store the parameters and the state of an expert."""
         self.experts[index] = parameters
         self._states[index] = state
 
     def count_batch(self, index: int, images: int, updates: int) -> None:
-        """Count a batch of an expert, with the updates that it made."""
+        """Count a batch of an expert, with the updates on it."""
         tally = self.tallies[index]
         tally.images += images
         tally.updates += updates
@@ -97,7 +97,7 @@ class Reservoir:
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all experts, in the form of a :class:`.ReservoirPart`."""
-        # One copy of all: what several experts share, they still share in it.
+        # One copy of everything, so that objects which experts share stay shared.
         rows = zip(self.experts.clone(), copy.deepcopy(self._states), self.tallies, strict=True)
         experts = [
             {"parameters": vector, "method": state, "tally": asdict(tally)}

@@ -263,7 +263,7 @@ class ReservoirPipeline(AdaptationPipeline):
         return {name: part.report() for name, part in parts.items() if part is not None}
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        """Return what guard and alignment know of an expert, as plain data."""
+        """Return the entries of guard and alignment about an expert, as plain data."""
         parts = [part for part in (self.guard, self.alignment) if part is not None]
         return {name: value for part in parts for name, value in part.expert_state(index).items()}
 
@@ -282,7 +282,7 @@ class ReservoirPipeline(AdaptationPipeline):
         return self.method.predict(inputs)
 
     def _is_alone(self, route: Route) -> bool:
-        """Whether the routed expert predicts by itself."""
+        """Return whether the routed expert predicts alone, without an ensemble."""
         return not self.ensemble or float(route.weights[route.index]) >= self.one_hot
 
     def reset_optimizers(self) -> None:

@@ -26,9 +26,9 @@ class Safeguards:
         method: The adaptation method.
         reservoir: The experts.
         guard: Decides how far an expert is trusted; None trusts all.
-        pooling: Decides what the others take of an update; None: nothing.
-        aligned: Context of forward passes by the index of an expert.
-        keeps_source: Whether expert 0 stays as it is.
+        pooling: Decides how much of an update the other experts receive; None: nothing.
+        aligned: Returns the context of forward passes for the index of an expert.
+        keeps_source: Whether expert 0 is never changed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Safeguards:
         self._aligned, self._keeps_source = aligned, keeps_source
 
     def before(self, index: int) -> list[Tensor]:
-        """Return what :meth:`apply` has to know of an expert before its update."""
+        """Return an expert's vectors for :meth:`apply`, with a copy of its parameters."""
         expert, *others = self._vectors(index)
         return [expert.clone(), *others]
 
@@ -60,14 +60,15 @@ class Safeguards:
     ) -> bool:
         """Scale the update of an expert by the guard's trust, then share it with the others.
 
-        An expert that is not trusted takes smaller steps, and of these the others take less.
+        What another expert receives is scaled by the guard's trust in both experts. If a probe
+        raises an alarm, the expert is also pulled back towards the source, and nothing is shared.
 
         Args:
             index: The expert.
-            before: The vectors of the expert before the update.
+            before: What :meth:`before` returned before the update.
             inputs: The batch.
             adapting: The prediction of the batch before the update.
-            change: What the update changed; None if the device has to be asked.
+            change: What the update changed. None computes it here, and waits for the device.
             checks: Whether the guard may probe.
 
         Returns:
@@ -77,7 +78,7 @@ class Safeguards:
         if change is None:
             change = Change(**read_flags(Change.flags(space, before[0], after[0], source)))
         if change.at_source:
-            return False  # the method was reset: no step to be scaled, nor one for others
+            return False  # the method was reset: there is no step to scale or share
         keep, scales, moved = 1.0, torch.ones(len(self.reservoir)), change.moved
         probed = False
         if self.guard is not None:
@@ -115,7 +116,7 @@ class Safeguards:
     def probe(
         self, index: int, before: Tensor, after: Tensor, inputs: Tensor, adapting: Tensor
     ) -> float:
-        """Return how much of an expert's way from the source the guard keeps.
+        """Return the factor to keep of an expert's distance from the source; 1 without an alarm.
 
         Args:
             index: The expert.

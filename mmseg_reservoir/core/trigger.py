@@ -14,22 +14,22 @@ from ..registry import register
 from .losses import entropy
 from .reservoir_part import ReservoirPart, State
 
-_LONGER = 4  # times the batches of the recent average are what is usual
+_LONGER = 4  # times as many batches are in the usual average as in the recent one
 
 
 @dataclass
 class Record:
-    """What a trigger knows of one expert.
+    """The record of a trigger for one expert.
 
     Args:
-        batches: That came to it.
-        visits: Runs of batches, one after the other, that all came to it.
-        rests: Batches that were only predicted.
-        resting: How many of these there were since the last update.
-        seen: Predictions of it that the following are averages of.
-        recent: Their entropy in nats, of the last few.
-        usual: That of more of them.
-        scatter: The mean square of what a single one is away from the recent ones.
+        batches: Number of batches that were routed to it.
+        visits: Number of sequences of consecutive batches that were routed to it.
+        rests: Number of batches that were only predicted.
+        resting: Number of these since the last update.
+        seen: Number of predictions in the averages below.
+        recent: Mean entropy of the last few predictions, in nats.
+        usual: Mean entropy of more predictions, in nats.
+        scatter: Mean square of the difference between a prediction's entropy and ``recent``.
     """
 
     batches: int = 0
@@ -45,9 +45,9 @@ class Record:
 class Trigger(ReservoirPart):
     """Decides for every batch of an expert whether it adapts to it or rests.
 
-    A resting expert predicts in one forward pass without gradients, and is not updated. The choice
-    comes first, so that no pass runs twice. What is learned from a batch counts for the next one.
-    Every expert adapts to its first batch.
+    A resting expert predicts in one forward pass without gradients, and is not updated. The
+    decision comes before the forward pass, so that none runs twice. It depends on earlier batches
+    only. Every expert adapts to its first batch.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Trigger(ReservoirPart):
         self._counts = {"batches": 0, "rests": 0}
 
     def is_due(self, index: int) -> bool:
-        """Count a batch of an expert; whether it adapts to it."""
+        """Count a batch of an expert, and return whether the expert adapts to it."""
         record = self._records.setdefault(index, Record())
         record.batches += 1
         record.visits += index != self._last
@@ -70,17 +70,17 @@ class Trigger(ReservoirPart):
 
     @abstractmethod
     def wants(self, record: Record) -> bool:
-        """Whether an expert adapts to a batch, which is counted already and not its first."""
+        """Return whether an expert adapts to a batch that is counted and is not its first."""
 
     def note(self, index: int, logits: Tensor) -> None:
-        """Learn from the prediction of an expert before any update, if it was asked for."""
+        """Record the prediction of an expert for a batch, made before any update."""
 
     def forget(self, index: int) -> None:
         """Forget an expert that was reset; it adapts to its next batch."""
         self._records.pop(index, None)
 
     def report(self) -> dict[str, Any]:
-        """How many batches were rested at, of all and of each expert, as plain data."""
+        """Return the numbers of batches and rests, in total and by expert, as plain data."""
         experts = {index: asdict(record) for index, record in sorted(self._records.items())}
         return {**self._counts, "experts": experts}
 
@@ -102,7 +102,7 @@ class EveryTrigger(Trigger):
     """An expert adapts to every n-th of its batches, the first one included.
 
     Args:
-        n: 1 adapts to all.
+        n: Batches per update; 1 adapts to all. Defaults to 2.
     """
 
     def __init__(self, n: Count = 2) -> None:
@@ -115,11 +115,12 @@ class EveryTrigger(Trigger):
 
 @register("trigger", "first_visit")
 class FirstVisitTrigger(Trigger):
-    """An expert adapts as long as the stream stays with it for the first time, then never again.
+    """An expert adapts during its first visits, and rests afterwards.
 
     Args:
-        visits: In how many stays it adapts. A route that leaves an expert for one batch ends one.
-        batches: At least as many batches are adapted to, in whichever stay they come.
+        visits: Number of visits in which it adapts. A visit ends when a batch is routed to another
+            expert. Defaults to 1.
+        batches: Smallest number of batches to adapt to, also in later visits. Defaults to 1.
     """
 
     def __init__(self, visits: Count = 1, batches: Count = 1) -> None:
@@ -135,23 +136,23 @@ class FirstVisitTrigger(Trigger):
 class SettledTrigger(Trigger):
     """An expert adapts as long as its loss changes by more than chance; then it has settled.
 
-    The loss that every prediction gives for free is its mean entropy ``h``. For each expert
-    three moving averages are kept, whether it adapts or rests: of the last few batches, ``recent``,
-    of four times as many, ``usual``, and of ``(h - recent)^2``, the scatter from batch to batch.
-    The change, in deviations of what chance does to ``recent``, is
+    The loss is the mean entropy ``h`` of a prediction, which is also available when an expert
+    rests. Each expert has three moving averages: of ``h`` over the last few batches, ``recent``; of
+    ``h`` over four times as many, ``usual``; and of ``(h - recent)^2``, the scatter between
+    batches. The change, in standard deviations that chance causes in ``recent``, is
 
         ``z = (recent - usual) / sqrt(scatter (1 - momentum) / (1 + momentum))``
 
-    ``z < -threshold``: the loss falls, updates pay. ``z > threshold``: it rises, the expert gets
-    what it does not know, or goes wrong. Either way it adapts. In between an update changes less
-    than the next frame does by itself: the expert rests, but adapts to one batch in ``probe``, so
-    that slow gains are not lost, and a guard, which looks at updates, has something to see.
+    If ``z < -threshold``, the loss falls, and updates help. If ``z > threshold``, the loss rises:
+    the images have changed, or the expert fails. In both cases it adapts. In between an update
+    changes the loss less than the next frame does. The expert then rests, but adapts to one batch
+    in ``probe``. So slow gains are not lost, and the guard, which only probes updates, still runs.
 
     Args:
-        probe: An expert rests at no more than ``probe - 1`` batches in a row.
-        first: An expert adapts to as many batches before it may rest.
-        threshold: Deviations that chance explains.
-        momentum: Of the recent average.
+        probe: Largest number of batches from one update to the next. Defaults to 12.
+        first: Number of batches that an expert adapts to before it may rest. Defaults to 16.
+        threshold: Largest change that chance explains, in standard deviations. Defaults to 2.
+        momentum: Momentum of the recent average. Defaults to 0.8.
     """
 
     def __init__(
@@ -182,7 +183,7 @@ class SettledTrigger(Trigger):
         record = self._records[index]
         record.seen += 1
         rate = 1 - self.momentum
-        # The first ones are averaged, so that none of them counts more than the others.
+        # The first values are averaged, so that none of them counts more than the others.
         slow, fast = (max(1 / record.seen, rate / longer) for longer in (_LONGER, 1))
         away = loss - record.recent if record.seen > 1 else 0.0
         record.scatter += slow * (away**2 - record.scatter)

@@ -1,5 +1,5 @@
-"""Many runs and many cameras at a time, on the cores of one machine or on a cluster of Ray's.
+"""Many runs or cameras in parallel, on the cores of one machine or on a Ray cluster.
 
-Ray places processes, retries and restarts them: there is no scheduler in here. What runs in them,
-:class:`CameraRun` and :class:`MergingPoint`, knows nothing of Ray. See docs/scaling.md.
+Ray places, retries and restarts processes, so this package has no scheduler. The classes that run
+in them, :class:`CameraRun` and :class:`MergingPoint`, do not use Ray. See docs/scaling.md.
 """

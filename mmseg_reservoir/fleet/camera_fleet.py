@@ -1,4 +1,4 @@
-"""A fleet of cameras on Ray: an actor for each, and one that merges."""
+"""A fleet of cameras on Ray: one actor per camera, and one that merges their experts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from .merging_point import MergingPoint
 
 
 class _CameraActor:
-    """A camera in a separate process. Ray restarts it without any argument that could be lost."""
+    """A camera in a separate process. It has no arguments, so that Ray can always restart it."""
 
     def __init__(self) -> None:
         ignore_third_party_warnings()  # before the arguments of `run` import mmseg
 
     def run(self, here: str, camera: CameraRun, point: Any | None) -> dict[str, Any]:
-        """Go through a stream; again from its last state, if this process is a second one.
+        """Run a camera, from its last state if the process was restarted.
 
-        Files are named as they are from ``here``, whatever folder Ray's processes begin in.
+        Args:
+            here: Folder that relative paths refer to, since Ray's processes start in another one.
+            camera: The camera.
+            point: Actor of the merging point; None shares no experts.
         """
         import ray
 
@@ -42,24 +45,24 @@ def run_fleet(
 ) -> dict[str, dict[str, Any]]:
     """Run all cameras to the end of their streams.
 
-    Ray restarts an actor that dies, and it resumes from its last state. As many run at a time as
-    there are cores; the others wait until these end.
+    Ray restarts an actor that dies, and the camera resumes from its last state. Cameras run in
+    parallel as far as there are cores; the others wait.
 
     Args:
         ray: The module, connected (see :func:`ray_session`).
-        cameras: All that begin with the same reservoir.
-        folder: Of the merged reservoir.
-        merging: False leaves every camera on its own.
-        restarts: How often the actor of a camera is restarted.
-        cpus: Cores for each camera.
-        report: Takes a line when a camera has ended.
+        cameras: The cameras. All of them start with the same reservoir.
+        folder: Folder of the merged reservoir.
+        merging: Whether the cameras share experts. Defaults to True.
+        restarts: Largest number of restarts of each camera. Defaults to 3.
+        cpus: Cores for each camera. Defaults to 1.
+        report: Called with a line when a camera has ended. Defaults to ``print``.
 
     Returns:
-        The result of :meth:`CameraRun.run` by name; ``error`` of one that failed.
+        The result of :meth:`CameraRun.run` by name, or ``error`` for a camera that failed.
     """
     point = None
     if merging:
-        # It may be restarted and asked again as often as it takes: nothing is merged twice.
+        # Restarts and retries are unlimited, since no exchange is merged twice.
         kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(MergingPoint)
         start = cameras[0].start_from
         start = None if start is None else str(Path(start).resolve())
@@ -77,11 +80,11 @@ def run_fleet(
         except ray.exceptions.RayError as error:  # the others continue
             outcomes[name] = {"error": last_words(error)}
             report(f"{name}: failed: {outcomes[name]['error']}")
-        del actors[name]  # which ends it: its core is for the next one
+        del actors[name]  # this ends the actor and frees its core
     return {camera.name: outcomes[camera.name] for camera in cameras}
 
 
 def last_words(error: Exception) -> str:
-    """What went wrong in another process, in a line, without its traceback."""
+    """Return the error of another process in one line, without its traceback."""
     cause = getattr(error, "cause", None)
     return one_line(cause if isinstance(cause, Exception) else error)

@@ -1,4 +1,4 @@
-"""One camera of a fleet: a stream that can be killed at any moment, and trades experts."""
+"""One camera of a fleet: a resumable stream that exchanges experts with a merging point."""
 
 from __future__ import annotations
 
@@ -26,45 +26,50 @@ from .merging_point import Answer, read_start
 _logger = logging.getLogger(__name__)
 
 Exchange = Callable[[str, int, ReservoirSnapshot, Base | None], Answer]
-"""``MergingPoint.exchange``, wherever that is."""
+"""``MergingPoint.exchange``, called directly or in another process."""
 
 
 class Footage(Protocol):
-    """A stream that is open, and the pipeline that adapts to it."""
+    """An open stream, and the pipeline that adapts to it."""
 
     pipeline: ReservoirPipeline
     metadata: dict[str, Any]
     """The options of the pipeline, as plain JSON values."""
 
     def frames(self, start: int) -> Iterator[tuple[int, Any]]:
-        """The frames from that position on, with their positions."""
+        """Yield the frames from position ``start`` on, each after its position."""
 
     def adapt(self, frame: Any) -> None:
         """Adapt to a frame, and write its result."""
 
     def close(self) -> None:
-        """Finish what is written."""
+        """Complete and close the files of results."""
 
 
 class FootageOrder(Protocol):
-    """How to open a stream: plain data, that can be sent to another process."""
+    """Plain data from which a stream can be opened in another process."""
 
     def open(self, start_from: str | None, lines: int) -> Footage:
-        """Open it, with the experts of a folder; ``lines`` frames have been written before."""
+        """Open the stream.
+
+        Args:
+            start_from: Folder of the reservoir to start with; None for the source model.
+            lines: Number of frames that an earlier process has written.
+        """
 
 
 @checked
 @dataclass
 class CameraRun:
-    """Goes through a stream, saves where it is, and exchanges experts on the way.
+    """Runs the stream of one camera, saves its state, and exchanges experts at intervals.
 
     Args:
-        name: Of the camera.
-        folder: Of its states and its results.
-        order: Its stream.
-        start_from: The reservoir that it begins with.
-        merge_every: Frames between two exchanges.
-        save_every: Frames between two states.
+        name: Name of the camera.
+        folder: Folder of its states and results.
+        order: How to open its stream.
+        start_from: Folder of the reservoir to start with. Defaults to None, the source model.
+        merge_every: Frames between two exchanges. Defaults to 100.
+        save_every: Frames between two states. Defaults to 50.
     """
 
     name: str
@@ -77,10 +82,10 @@ class CameraRun:
     def __post_init__(self) -> None:
         self._states = StateFolder(Path(self.folder) / "state")
         self._position: dict[str, Any] = {
-            "frames": 0,  # that it adapted to
-            "next": 0,  # position of the next one
+            "frames": 0,  # frames that it adapted to
+            "next": 0,  # position of the next frame
             "exchanges": 0,
-            "waiting": False,  # for the answer to an exchange
+            "waiting": False,  # whether an exchange has no answer yet
             "finished": False,
             "refused": None,
         }
@@ -90,7 +95,8 @@ class CameraRun:
         """Run to the end of the stream; without ``exchange`` no experts are shared.
 
         Returns:
-            ``frames``, ``k``, ``exchanges``, and ``refused``: why the last exchange was.
+            The number of ``frames``, of experts ``k`` and of ``exchanges``. ``refused`` is the
+            reason why the last exchange was refused, or None.
         """
         with locked(Path(self.folder)):
             saved = self._states.newest()
@@ -144,13 +150,13 @@ class CameraRun:
     def _begin_trade(self, exchange: Exchange) -> None:
         self._position["exchanges"] += 1
         self._position["waiting"] = True
-        self._save()  # a run that resumes from here asks again, by the same number
+        self._save()  # a run that resumes from here repeats the exchange with the same number
         self._trade(exchange)
 
     def _trade(self, exchange: Exchange) -> None:
         contents = take(self._pipeline, self._footage.metadata)
         if self._base is not None:
-            contents = replace(contents, calibration=None)  # which is known there
+            contents = replace(contents, calibration=None)  # the merging point has it
         answer = exchange(self.name, self._position["exchanges"], contents, self._base)
         self._position["refused"] = answer.refused
         if answer.refused is not None:

@@ -1,4 +1,4 @@
-"""The one reservoir of a fleet: what cameras have learned comes in, what all know goes out."""
+"""The common reservoir of a fleet: it merges the experts of cameras and returns the result."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from ..snapshot.merge import NoRoomError
 from ..snapshot.reservoir_snapshot import ReservoirSnapshot
 
 _FLEET = "fleet"
-"""The key of the exchanges in the manifest of a reservoir."""
+"""Key of the exchanges in the manifest of the reservoir."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a camera gets for its experts.
+    """The answer to an exchange of a camera.
 
     Args:
-        contents: The experts of all, to be taken over; None if it has them already.
-        numbering: The number there of each of its experts.
-        revisions: The number of the last change of each expert there.
-        refused: Why nothing was merged; None if it was. The camera continues with its experts.
+        contents: The common reservoir to take over; None if the camera already has its experts.
+        numbering: Index in the common reservoir of each of the camera's experts.
+        revisions: Number of the last change of each expert of the common reservoir.
+        refused: Reason why nothing was merged. The camera then keeps its experts. Defaults to
+            None: they were merged.
     """
 
     contents: ReservoirSnapshot | None
@@ -34,15 +35,16 @@ class Answer:
 
 
 class MergingPoint:
-    """Merges what comes, when it comes: no camera waits for another one's frames.
+    """Merges the experts of each camera as they arrive; no camera waits for frames of another.
 
-    All that it knows is in its folder before a camera gets its answer, so that it may be killed at
-    any moment. An exchange has a number: one that comes again (since the camera was killed before
-    it could save the answer) is answered, but not merged a second time.
+    Its state is written to its folder before it answers, so it may be killed at any time. Each
+    exchange has a number. A camera that was killed before it saved the answer repeats the exchange
+    with the same number. It then gets an answer, but nothing is merged a second time.
 
     Args:
-        folder: Of the reservoir. An existing one is continued.
-        start_from: The reservoir that all cameras began with; None if with the source model.
+        folder: Folder of the reservoir. An existing one is continued.
+        start_from: Folder of the reservoir that all cameras started with. Defaults to None, the
+            source model.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class MergingPoint:
         self.contents: ReservoirSnapshot | None = None
         self.revisions: list[int] = []
         self.exchanges: dict[str, dict[str, Any]] = {}
-        """The last one of each camera."""
+        """The last exchange of each camera."""
         if (self.folder / MANIFEST).is_file():
             self.contents = read_folder(self.folder)
             saved = self.contents.about[_FLEET]
@@ -64,13 +66,13 @@ class MergingPoint:
     def exchange(
         self, camera: str, number: int, contents: ReservoirSnapshot, base: Base | None
     ) -> Answer:
-        """Merge what a camera has learned since its base, and return the experts of all.
+        """Merge what a camera has learned since its base, and return the common reservoir.
 
         Args:
-            camera: Its name.
-            number: Of this exchange; larger than that of its exchange before.
-            contents: Its experts. Their calibration may be missing, unless it is the first one.
-            base: What it took over last; None if it began with the source model.
+            camera: Name of the camera.
+            number: Number of the exchange, larger than that of the camera's previous exchange.
+            contents: The camera's reservoir. Only the first exchange needs a calibration.
+            base: What the camera took over last; None if it started with the source model.
         """
         done = self.exchanges.get(camera)
         if done is None or done["number"] != number:
@@ -85,14 +87,14 @@ class MergingPoint:
         self, camera: str, number: int, contents: ReservoirSnapshot, base: Base | None
     ) -> None:
         has_all = self.contents is None or (base is not None and base.revisions == self.revisions)
-        if has_all:  # nobody else has come since: what the camera has is what all know
+        if has_all:  # no exchange since: the camera's experts are the newest
             before = contents if self.contents is None else self.contents
             earlier = [] if self.contents is None else before.experts
             self.revisions = revised(earlier, self.revisions, contents.experts)
             self.contents = replace(contents, calibration=before.calibration)
             numbering = list(range(len(contents.experts)))
         else:
-            assert self.contents is not None  # else has_all
+            assert self.contents is not None  # otherwise has_all is True
             merged, self.revisions = merge_delta(
                 self.contents, self.revisions, delta(contents, base), base
             )
@@ -112,13 +114,13 @@ class MergingPoint:
 
     def _answer(self, done: dict[str, Any]) -> Answer:
         unchanged = done["has_all"] and done["revisions"] == self.revisions
-        # The camera has the calibration, which is many times as large as an expert.
+        # The camera already has the calibration, which is many times as large as an expert.
         assert self.contents is not None  # after an exchange
         contents = None if unchanged else replace(self.contents, calibration=None)
         return Answer(contents, done["numbering"], self.revisions)
 
 
 def read_start(folder: str | os.PathLike) -> tuple[ReservoirSnapshot, Base]:
-    """A reservoir that a fleet begins with, and the base that its cameras have there."""
+    """Return the reservoir that a fleet starts with, and the base of its cameras."""
     contents = read_folder(folder)
     return contents, Base.of(contents, [0] * len(contents.experts))

@@ -1,4 +1,4 @@
-"""Ray, for as long as it is needed."""
+"""A context in which Ray runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..errors import ReservoirError
 
 @contextmanager
 def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator[Any]:
-    """The module ``ray``, connected: to a cluster, or to processes of this machine.
+    """Connect the module ``ray`` to a cluster or to processes of this machine, and yield it.
 
     Args:
-        address: Of a cluster (``"auto"``: the one that this machine belongs to); None starts Ray
-            here, and ends it afterwards.
-        jobs: So many cores of this machine may be used; None for all.
+        address: Address of a cluster, or ``"auto"`` for the one that this machine belongs to.
+            Defaults to None, which starts Ray on this machine and stops it at the end.
+        jobs: Number of cores of this machine to use. Defaults to None, all of them.
     """
     try:
         import ray
@@ -30,20 +30,19 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
         ) from error
     if jobs is not None and (jobs < 1 or address is not None):
         raise ReservoirError(
-            f"--jobs is a number of cores of this machine, 1 or more, and not for a cluster, got "
-            f"{jobs}"
+            f"--jobs must be 1 or more cores of this machine, without --ray; got {jobs}"
         )
     options: dict[str, Any] = {"address": address}
     if not address:
         options = {"num_cpus": jobs, "include_dashboard": False}
-        options["address"] = "local"  # though RAY_ADDRESS may name a cluster
-        # What can be imported here can be in its processes.
+        options["address"] = "local"  # also if RAY_ADDRESS names a cluster
+        # Ray's processes can import the same modules as this one.
         paths = os.pathsep.join(filter(None, sys.path))
         options["runtime_env"] = {"env_vars": {"PYTHONPATH": paths}}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, logging_level="ERROR")  # type: ignore[arg-type]
-    except Exception as error:  # Ray raises whatever it finds, plain Exceptions among it
+    except Exception as error:  # Ray raises errors of any type, also plain Exception
         raise ReservoirError(
             f"Ray did not start ({error}): check --ray {address}"
             if address
@@ -51,7 +50,7 @@ def ray_session(address: str | None = None, jobs: int | None = None) -> Iterator
             "yourself (ray start --head) and give --ray auto"
         ) from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)  # Ray's own exits without a word
+        signal.signal(signal.SIGTERM, handler)  # Ray's handler exits silently
     try:
         yield ray
     finally:

@@ -1,4 +1,4 @@
-"""A sweep on Ray: a task for each run, retried by Ray."""
+"""A sweep on Ray: one task per run. Ray retries tasks that fail."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ def run_sweep(
     cpus: int = 1,
     report: Callable[[str], object] = print,
 ) -> dict[str, str]:
-    """Run all that is not complete; return the last lines of those that failed, by name.
+    """Run all runs that are not complete.
 
     Args:
         ray: The module, connected (see :func:`ray_session`).
-        runs: All of them.
-        retries: How often a run is tried again if it, or its machine, failed. It resumes from its
-            last state.
-        cpus: Cores, and threads, for each run.
-        report: Takes a line when a run has ended.
+        runs: All runs of the sweep, including complete ones.
+        retries: Largest number of retries of a run if it, or its machine, fails. A retry resumes
+            from the last state. Defaults to 1.
+        cpus: Cores and threads for each run. Defaults to 1.
+        report: Called with a line when a run has ended. Defaults to ``print``.
+
+    Returns:
+        The last lines of the log of each run that failed, by its name.
     """
     missing = [run for run in runs if not run.is_complete()]
     report(f"{len(runs)} runs, {len(runs) - len(missing)} of them complete")

@@ -20,21 +20,21 @@ _LAST_LINES = 15
 
 
 class RunFailedError(Exception):
-    """A run ended with another code than 0; the last lines of its output."""
+    """A run ended with an exit code other than 0. The message is the end of its log."""
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run: a process and a folder.
+    """One run of a sweep: a process with a work directory.
 
     Args:
-        name: For messages.
+        name: Name of the run in messages.
         verb: ``test`` or ``classify``.
-        config: Its file.
-        work_dir: Where its results go.
-        words: The rest of its command line.
+        config: Config file.
+        work_dir: Work directory.
+        words: Further arguments of the command line.
         digest: Digest of the whole config.
-        here: The folder from which the config names its data.
+        here: Folder that relative paths in the config refer to.
     """
 
     name: str
@@ -46,7 +46,7 @@ class SweepRun:
     here: str
 
     def is_complete(self) -> bool:
-        """Whether it has been run to its end; a folder of another run is refused."""
+        """Return whether the run is complete; raise an error if the folder holds another run."""
         folder = Path(self.work_dir)
         command = folder / _COMMAND
         if command.is_file() and json.loads(command.read_text("utf-8")) != self._command():
@@ -81,8 +81,8 @@ class SweepRun:
             try:
                 process.wait()
             finally:
-                process.terminate()  # which does nothing to one that has ended
-                process.wait()  # until it has saved where it is
+                process.terminate()  # no effect on a process that has ended
+                process.wait()  # it saves its state first
         if process.returncode:
             lines = (folder / "log.txt").read_text("utf-8", errors="replace").splitlines()
             raise RunFailedError("\n".join(lines[-_LAST_LINES:]))
@@ -96,14 +96,14 @@ def make_runs(
     methods: Sequence[str] = (),
     words: Sequence[str] = (),
 ) -> list[SweepRun]:
-    """A run for every config, row and seed.
+    """Return a run for every config, row and seed.
 
     Args:
-        configs: Files, or names of shipped ones, of either task.
-        seeds: Of each of them.
-        out: The folder of all; a run's is ``CONFIG[_METHOD]/seed0`` there.
-        methods: Rows of configs that are tables.
-        words: For all of them, such as ``--cfg-options``; behind the others.
+        configs: Files, or names of bundled ones, for either task.
+        seeds: Seeds of each config and row.
+        out: Parent of all work directories. That of a run is ``CONFIG[_METHOD]/seed0`` there.
+        methods: Rows to run of configs that are tables. Defaults to none.
+        words: Further arguments of every command line, such as ``--cfg-options``. Defaults to none.
     """
     runs = []
     for path in map(find_config, configs):

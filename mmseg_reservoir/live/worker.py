@@ -131,7 +131,7 @@ class StreamWorker:
         return not self._over.is_set()
 
     def picture(self, layer: str) -> bytes | None:
-        """Return the newest frame as a JPEG; None before the first."""
+        """Return ``"image"`` or ``"overlay"`` of the newest frame as a JPEG; None before any."""
         return self._pictures.get(layer)
 
     def state(self, since: int = 0) -> dict[str, Any]:

@@ -28,7 +28,8 @@ def statistics(features: Tensor) -> Tensor:
 def discrepancy(one: Tensor, other: Tensor, std_weight: float = 1.0) -> Tensor:
     """Return ``||mu - mu'|| + std_weight ||sigma - sigma'||`` of statistics ``(..., 2, D)``."""
     mean, std = (one - other).norm(dim=-1).unbind(dim=-1)
-    return mean + std_weight * std
+    total: Tensor = mean + std_weight * std
+    return total
 
 
 @register("method", "vpt")

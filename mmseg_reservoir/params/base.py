@@ -64,7 +64,9 @@ class ParamSpace:
         return vector[: self.adapting]
 
     def share(self, vector: Tensor, before: Tensor, after: Tensor, share: float) -> None:
-        """Add a share of another expert's update to the values of an expert, but not to buffers.
+        """Add ``share`` of another expert's update, ``after - before``, to ``vector``, in place.
+
+        Buffers do not change.
 
         Subclasses with parameters that do not act linearly override this.
         """

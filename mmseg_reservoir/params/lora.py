@@ -141,10 +141,11 @@ class LowRankSpace(ParamSpace):
             self._attach(self.split(self.values.detach()))
 
     def share(self, vector: Tensor, before: Tensor, after: Tensor, share: float) -> None:
-        """Add a share of another expert's change of B A to that of an expert.
+        """Add ``share`` of another expert's change of B A to the product of ``vector``, in place.
 
-        Only B changes, by the least-squares fit in the row space of A. So A keeps its norm, on
-        which the steps of B depend.
+        The change is that from ``before`` to ``after``. Only B of ``vector`` changes, by the
+        least-squares fit in the row space of its A. So A keeps its norm, which scales the steps
+        of B.
         """
         mine, old, new = (self.split(each) for each in (vector, before, after))
         for a, b in self._pairs:

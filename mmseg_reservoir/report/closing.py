@@ -1,4 +1,4 @@
-"""What a run prints when it ends: its tables, and warnings about what makes them less reliable."""
+"""The tables and warnings that a run prints when it ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _routing(results: Results) -> str | None:
 
 
 def update_line(results: Results) -> str | None:
-    """Return the numbers of updates, skipped and undone ones; None for a run without updates."""
+    """Return a line with the numbers of updates, skipped and undone ones; None without updates."""
     counts: Mapping[str, int] = results["updates"]
     if not counts.get("updates") and not counts.get("not_finite") and not counts.get("rollbacks"):
         return None

@@ -31,7 +31,7 @@ Palette = Mapping[str, Sequence[int]]
 
 
 def gallery(runs: Sequence[ShownRun]) -> list[dict[str, Any]]:
-    """Return the frames of a page for its script: one per domain, at every visit, of every run.
+    """Return the frames that the page's script shows: one per domain, for every visit and run.
 
     Returns:
         Per frame its ``domain``, ``name``, ``image``, ``truth`` (None without the file), the
@@ -97,7 +97,7 @@ def _folder(run: ShownRun, number: int, domain: str) -> Path:
 
 
 def _labels(run: ShownRun, domain: str, frame: str) -> dict[int, tuple[np.ndarray, str]]:
-    """Return train ids and route of a frame by round; of many rounds evenly spaced ones."""
+    """Return train ids and route of a frame by round; of evenly spaced rounds if these are many."""
     routes = {
         route["round"]: route
         for route in run.results["routes"]

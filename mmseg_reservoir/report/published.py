@@ -52,8 +52,8 @@ class Row:
 def load_rows(metafile: str | Path) -> list[Row]:
     """Return all rows of a metafile in OpenMMLab's format, in their order.
 
-    A model may have a key ``Row``, if its config is a table. Its results may have a key
-    ``Stream``; then it has one row per stream.
+    If the config of a model is a table, the model has the key ``Row``. If its results have the key
+    ``Stream``, it has one row per stream.
     """
     try:
         models = yaml.load(Path(metafile).read_text(encoding="utf-8"), _Loader)["Models"]
@@ -85,8 +85,13 @@ def find_row(
 ) -> Row | None:
     """Return the published row of a config file; None if there is no such row.
 
-    The metafile is beside the config, or in the bundled folder of the same name. A row without
-    a stream fits every `stream_name`. ``row`` is the row of a config that is a table.
+    The metafile is read from the config's folder, else from the bundled folder of that name.
+
+    Args:
+        config: The config file; None returns None.
+        stream: Name of the run's stream (see `stream_name`). A published row without a stream
+            matches every name.
+        row: Row of the config, if the config is a table.
     """
     if not config:
         return None

@@ -16,7 +16,7 @@ from .scores import scores_by_domain
 from .tables import make_table, score_cells
 
 LR_GRID = (6e-7, 2e-6, 7.5e-6, 2.5e-5, 1e-4)
-"""Steps of about 3.5; has the paper's rates for ACDC (7.5e-6, BECoTTA's 6e-7) and MiniCity's."""
+"""Steps of about 3.5. It includes the paper's rates for ACDC (7.5e-6, and 6e-7 for BECoTTA)."""
 CRITERION = (
     "highest mean information over all images of the stream: the entropy of the image's mean class "
     "distribution minus the mean entropy of its pixels, of the prediction that was scored (Eq. 10 "
@@ -25,10 +25,11 @@ CRITERION = (
 
 
 def information(results: Results) -> float | None:
-    """Return the criterion of a run in nats; None without finite predictions throughout.
+    """Return the criterion of a run in nats; None if a prediction is not finite.
 
-    A model that adapts well becomes certain of its pixels. One that collapses becomes certain of
-    the same class everywhere and loses in the first term what it gains in the second.
+    The criterion is the mean of the entropy of the mean prediction, minus the mean entropy of the
+    pixels. A model that adapts well becomes certain of its pixels, which lowers the second term. A
+    model that collapses predicts one class everywhere, which lowers the first term as well.
     """
     pairs = [(r.get("marginal_entropy"), r.get("entropy")) for r in results["routes"]]
     if not pairs or any(value is None for pair in pairs for value in pair):

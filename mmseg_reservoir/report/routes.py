@@ -50,7 +50,10 @@ def assignment(routes: Routes) -> Assignment:
 
 
 def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[tuple[str, Routes]]:
-    """Return the label and the routes of every visit, or of equal pieces if there are more."""
+    """Return label and routes of each visit, in the order of their first routes.
+
+    More than ``most`` visits are replaced by at most ``most`` pieces of equal length.
+    """
     visits: dict[tuple[int, str], list] = {}
     for route in routes:
         visits.setdefault((route["round"], route["domain"]), []).append(route)
@@ -62,7 +65,7 @@ def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[tuple[str, Route
 
 
 def expert_use(routes: Routes) -> tuple[list[str], list[list[float]], list[int]]:
-    """Return the segments, their shares of images by expert (rows), and K at the end of each."""
+    """Return the segments, their shares of routes by expert (rows), and K at the end of each."""
     labels, parts = zip(*segments(routes), strict=True)
     count = 1 + max(route["expert"] for route in routes)
     used = [Counter(route["expert"] for route in part) for part in parts]

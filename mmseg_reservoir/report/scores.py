@@ -32,7 +32,7 @@ def by_domain(visits: Visits) -> dict[str, list[float]]:
 def mean_by_visit(scores: Mapping[str, Sequence[float]]) -> list[float]:
     """Return the mean over the domains at every visit that all domains have.
 
-    A domain without a score at a visit does not count there.
+    A visit without a score is left out of the mean.
     """
     return [finite_mean(column) for column in zip(*scores.values(), strict=False)]
 
@@ -66,7 +66,7 @@ class Forgetting(NamedTuple):
     best: float
     last: float
     lost: float
-    """In points of the metric; 0 if the last visit is the best."""
+    """Difference in points of the metric; 0 if the last visit is the best."""
 
 
 def forgetting(visits: Visits) -> dict[str, Forgetting]:

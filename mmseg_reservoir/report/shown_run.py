@@ -27,7 +27,7 @@ class ShownRun:
 
     @property
     def domains(self) -> list[str]:
-        """The scored domains in the order of the stream."""
+        """The domains of all visits, in the order of their first visit."""
         return list(dict.fromkeys(visit["domain"] for visit in self.results["visits"]))
 
     @property
@@ -52,7 +52,8 @@ class ShownRun:
 def load_runs(arguments: Sequence[str]) -> list[ShownRun]:
     """Load runs from work directories, folders above them, or ``results.json`` files.
 
-    ``TENT=work_dirs/tent`` names a run. Other names are the config's, with what differs.
+    ``TENT=work_dirs/tent`` sets the name of a run. Other runs have the name of their config, with
+    the options in which runs of one config differ. Runs of the same name also have their seed.
     """
     records: dict[Path, Results] = {}
     names: dict[Path, str] = {}
@@ -73,7 +74,7 @@ def load_runs(arguments: Sequence[str]) -> list[ShownRun]:
             raise ReservoirError(f"{file} has no visit yet: wait for one, or leave it out")
     if len({metric_of(results["visits"]) for results in records.values()}) > 1:
         raise ReservoirError(
-            "the runs are of segmentation and of classification: make a page of each"
+            "the runs are of segmentation and of classification: make one page for each task"
         )
     defaults = group_names([{file: results} for file, results in records.items()])
     names = dict(zip(records, defaults, strict=True)) | names

@@ -56,9 +56,9 @@ class Group:
     """Complete runs of one config that differ only in the seed.
 
     Args:
-        name: Name of the config, with the options by which it differs from its namesakes.
+        name: Name of the config, with the options in which groups of the same config differ.
         runs: Results by file.
-        row: Published numbers, where available.
+        row: Published row of the config. Defaults to None, no such row.
     """
 
     name: str

@@ -70,7 +70,8 @@ class Clustering(ReservoirPart):
     @torch.no_grad()
     def distances(self, styles: Tensor) -> Tensor:
         """Distances of styles ``(n, d)`` to the centroids: ``(n, K)``."""
-        return self.distance(styles, self.centroids)
+        distances: Tensor = self.distance(styles, self.centroids)
+        return distances
 
     def assign(self, styles: Tensor) -> Tensor:
         """Soft assignments Q of styles to the centroids, ``(n, K)`` (Eq. 8 and 12)."""
@@ -148,7 +149,8 @@ class GradientClustering(Clustering):
 
     @classmethod
     def centroid(cls, shared: State, entry: State) -> Tensor:
-        return shared["origin"] + entry["offset"]
+        centroid: Tensor = shared["origin"] + entry["offset"]
+        return centroid
 
     @classmethod
     def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
@@ -222,7 +224,8 @@ class KMeansClustering(Clustering):
 
     @classmethod
     def centroid(cls, shared: State, entry: State) -> Tensor:
-        return entry["centroid"]
+        centroid: Tensor = entry["centroid"]
+        return centroid
 
     @classmethod
     def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:

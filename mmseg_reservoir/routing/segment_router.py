@@ -189,7 +189,10 @@ class SegmentRouter(Router):
         a, b0 = a0 + n * half, a0 * common
         b = b0 + half * (scatter + n * lengths / (1 + n * ratio))
         gammas = np.array([math.lgamma(value) for value in a]) - math.lgamma(a0)
-        return gammas + a0 * math.log(b0) - a * np.log(b) - half * np.log1p(n * ratio)
+        evidence: np.ndarray = (
+            gammas + a0 * math.log(b0) - a * np.log(b) - half * np.log1p(n * ratio)
+        )
+        return evidence
 
     def _split(self, index: int) -> bool:
         """Open a domain if the members of one are better explained by two."""

@@ -80,7 +80,8 @@ def _nearer(products: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """
     far, near = (rows / rows.sum() for rows in (~labels, labels))
     to_far, to_near = products @ far, products @ near
-    return far @ to_far - near @ to_near - 2 * (to_far - to_near)
+    gains: np.ndarray = far @ to_far - near @ to_near - 2 * (to_far - to_near)
+    return gains
 
 
 def _decode(gains: np.ndarray, starts: np.ndarray, price: float) -> np.ndarray:

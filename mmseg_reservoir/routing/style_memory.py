@@ -115,10 +115,10 @@ class ReservoirSampling(StyleMemory):
 
 @register("memory", "published")
 class PublishedReservoirSampling(ReservoirSampling):
-    """As published: draws among the styles before this one, and forgets the count after 10 M.
+    """Reservoir sampling as in the published code, which is biased towards new styles.
 
-    A new style therefore never has less than about a tenth of the chance to be kept, and old ones
-    are preferred less and less.
+    It draws from the number of styles before this one. After 10 M styles it resets that number to
+    M. So a new style is always kept with a probability of at least about 1/10.
 
     Args:
         draw: Replaces the random draws (``n -> 0 .. n - 1``), to follow a recorded run.

@@ -135,7 +135,8 @@ class StyleRouter(Router):
         distance = find("distance", options["distance"])
         a, b = (clustering.centroid(shared["clustering"], entry)[None] for entry in (one, other))
         # Not every distance is symmetric.
-        return max(float(distance(a, b)), float(distance(b, a))) / options["tau"]
+        largest = max(float(distance(a, b)), float(distance(b, a)))
+        return largest / float(options["tau"])
 
     @classmethod
     def merge_shared(cls, options: State, one: State, other: State) -> State:

@@ -13,7 +13,7 @@ from .reader import without_irrelevant
 from .record import strict_json
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""The address of an object in memory, which differs in every process."""
+"""Matches the address of an object in memory, which differs in every process."""
 _SHOWN = 5
 _REPEATED = "config.randomness.seed"
 """The seed of a config, which may leave it out; the fact ``seed`` has it."""

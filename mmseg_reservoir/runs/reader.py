@@ -14,7 +14,7 @@ from .route_log import FILE, read_routes
 Results = Mapping[str, Any]
 """The content of a ``results.json``."""
 
-# What a config holds that cannot change a number.
+# Entries of a config that cannot change a result.
 _IRRELEVANT = (
     "work_dir",
     "log_level",
@@ -51,7 +51,7 @@ def _read(file: Path) -> Results:
             results["routes"] = read_routes(file.parent)[: results["n_routes"]]
         missing = {"complete", "seed", "config", "visits", "routes"} - set(results)
     except (ValueError, TypeError) as error:
-        raise ReservoirError(f"{file} is no JSON of a run ({error}): remove it") from error
+        raise ReservoirError(f"{file} is not the JSON of a run ({error}): remove it") from error
     if missing:
         raise ReservoirError(
             f"{file} has no {', '.join(sorted(missing))}: it is not a results.json of "
@@ -61,14 +61,14 @@ def _read(file: Path) -> Results:
 
 
 def without_irrelevant(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a config that can change a number."""
+    """Return the part of a config that can change a result."""
     relevant = {key: value for key, value in config.items() if key not in _IRRELEVANT}
     hooks = config.get("custom_hooks") or []
     return relevant | {"custom_hooks": [h for h in hooks if h["type"] not in _ONLY_SHOW]}
 
 
 def _written(results: Results) -> dict[str, Any]:
-    """Return the part of a config that can change a number, without the seed, by dotted names."""
+    """Return the part of a config that can change a result, without the seed, by dotted names."""
     config = without_irrelevant(results["config"])
     randomness = config.get("randomness") or {}
     config["randomness"] = {k: v for k, v in randomness.items() if k != "seed"}
@@ -76,13 +76,13 @@ def _written(results: Results) -> dict[str, Any]:
 
 
 def _in_force(results: Results) -> dict[str, Any]:
-    """Return the same with the run's resolved options in place of the written ones.
+    """Return the same, but with the resolved options of the run instead of the written ones.
 
-    A default or a part of a preset that is written out then makes no difference.
+    So it does not matter whether a config repeats a default or an option of its preset.
     """
     written, options = _written(results), results.get("options") or {}
     kept = {key: v for key, v in written.items() if key.split(".")[0] not in options}
-    # A seed that is not written is that of the run.
+    # A part without a written seed has the seed of the run.
     return kept | {
         key: value
         for key, value in flatten(options).items()
@@ -106,7 +106,7 @@ def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
     """Name every group; groups of one config are named with the options in which they differ."""
     firsts = [next(iter(group.values())) for group in groups]
     stems = [_stem(results) for results in firsts]
-    # Written options name a run better than those resolved from them.
+    # The written options are fewer, so they make shorter names than the resolved ones.
     ways = [[options_of(results) for results in firsts] for options_of in (_written, _in_force)]
     names = []
     for i, stem in enumerate(stems):
@@ -118,16 +118,16 @@ def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
 
 
 def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the first options, as ``key=value``, that another group lacks or sets otherwise."""
+    """Return the first three options, as ``key=value``, in which another group differs."""
     keys = sorted({key for other in others for key in other})
     differing = [k for k in keys if any(o.get(k) != options.get(k) for o in others)]
-    differing.sort(key=lambda k: not k.endswith("type"))  # a type explains most
+    differing.sort(key=lambda k: not k.endswith("type"))  # a type explains the other differences
     shown = [f"{key}={options.get(key)}" for key in differing[:3]]
     return shown + (["..."] if len(differing) > len(shown) else [])
 
 
 def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
-    """Warn of runs of one group that differ from the first in more than the seed."""
+    """Return warnings about runs of one group that differ from the first in more than the seed."""
     warnings = []
     facts = {file: _facts(results) for file, results in group.items()}
     first, *others = facts
@@ -147,13 +147,13 @@ def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
 
 
 def _facts(results: Results) -> dict[str, dict[str, Any] | None]:
-    """Return what the runs of a group should share."""
+    """Return the facts in which the runs of a group should agree."""
     data, loop = results.get("data"), results["config"].get("test_cfg") or {}
     shuffled = loop.get("shuffle", "never") != "never"
     return {
         "data": None if data is None else flatten(data),
         "versions": results.get("versions"),
-        # What stood at each place; only the domain where the seed shuffles images.
+        # The image at each position; only its domain if the seed shuffles images.
         "stream order": {
             f"image {i}": route["domain"] if shuffled else f"{route['domain']} {route.get('image')}"
             for i, route in enumerate(results["routes"], start=1)

@@ -116,7 +116,7 @@ class RunRecord:
         return visit
 
     def visit(self, round: int, domain: str) -> VisitRecord:
-        """Return the record of a visit, which begins at the first call."""
+        """Return the record of a visit, which the first call creates."""
         return self.visits.setdefault((round, domain), VisitRecord(round, domain))
 
     def finish(self, updates: Mapping[str, int], **more: Any) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class RunRecord:
         return {name: seconds / images for name, seconds in stages.items()}
 
     def to_json(self, with_routes: bool = True) -> dict[str, Any]:
-        """Return everything as plain data; of the routes only their number, if that is enough."""
+        """Return everything as plain data. Without routes, return their number instead."""
         times = self._times()
         return {
             "complete": self._end is not None,
@@ -231,7 +231,7 @@ class RunRecord:
 
 
 def about_pipeline(pipeline: Any) -> dict[str, Any]:
-    """Return the entries of a record on a pipeline; None is a model that does not adapt."""
+    """Return the entries of a record about a pipeline; None stands for the unadapted model."""
     method, router = getattr(pipeline, "method", None), getattr(pipeline, "router", None)
     return {
         "method": None if method is None else type(method).__name__,

@@ -35,7 +35,7 @@ class RouteLog:
     def append(self, routes: Sequence[Mapping[str, Any]]) -> None:
         """Append routes, and return when they are on the disk.
 
-        Anything else after the routes of this run is cut off: lines of another run, or half a line
+        Anything else after the routes of this run is removed: lines of another run, or half a line
         that a full disk left.
         """
         if not routes:
@@ -45,7 +45,7 @@ class RouteLog:
         self.count += len(routes)
 
     def restore(self, count: int) -> list[dict[str, Any]]:
-        """Return the first routes, and cut the file after them."""
+        """Return the first ``count`` routes of the file, and remove all others from it."""
         lines = _whole_lines(self.path)[:count]
         if len(lines) < count:
             raise ReservoirError(

@@ -94,10 +94,10 @@ class RunSaver:
         self._open.close()
 
     def begin(self, identity: Mapping[str, Any]) -> Any | None:
-        """Return the state to resume from, None for a new run; from now on, handle signals.
+        """Return the state to resume from, or None for a new run, and start to handle signals.
 
         Raises:
-            ReservoirError: If the state was saved by a run that this one is not.
+            ReservoirError: If the state was saved by another run.
         """
         self._header = {"kind": _KIND, "identity": dict(identity)}
         saved = None if self.resume is None else self._find(self.resume)
@@ -108,7 +108,7 @@ class RunSaver:
         with refusing(f"{path} is not arranged as the state of a run", TO_DO):
             if header.get("kind") != _KIND:
                 raise ReservoirError(
-                    f"{path} is not the state of a run: --resume takes one of those"
+                    f"{path} is not the state of a run: give --resume a file of WORK_DIR/state"
                 )
             check_identity(header["identity"], identity, path)
             if type(header["images"]) is not int or header["images"] < 0:
@@ -174,7 +174,7 @@ class RunSaver:
 
     @property
     def _resumes_here(self) -> bool:
-        """Whether the state to resume from is in this work directory."""
+        """Whether the state to resume from is in the work directory of this run."""
         if self.resume in (None, "auto"):
             return self.resume == "auto"
         return Path(self.resume).expanduser().resolve().parent == self.states.folder.resolve()
@@ -205,7 +205,7 @@ class RunSaver:
         elif begun:
             what = f"a run that was saved after {int(begun[-1].stem)} images"
         else:
-            return  # at most the state before the first image
+            return  # there is no state, or only the one before the first image
         raise ReservoirError(
             f"{self.work_dir} holds {what}: continue it with --resume, replace it with "
             "--overwrite, or choose another folder with --work-dir"

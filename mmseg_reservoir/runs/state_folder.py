@@ -1,4 +1,4 @@
-"""The folder of a run's states, of which the newest two are kept."""
+"""The folder of a run's states, which keeps the newest two."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _KEPT = 2
 
 
 class StateFolder:
-    """``0000000400.safetensors`` is the state after 400 images.
+    """Saves and reads the states of a run: ``0000000400.safetensors`` is that after 400 images.
 
-    A file has its name only when all of it is on the disk. The last thing to be written is the
-    marker ``newest``: without it a state does not count.
+    A file gets its name when all of it is on the disk. The marker ``newest`` is written last; a
+    state that is newer than the marker is incomplete.
 
     Args:
         folder: The folder, created when the first state is saved.
@@ -63,20 +63,20 @@ class StateFolder:
         return None
 
     def go_back_to(self, path: Path) -> None:
-        """Remove the states after this one: the run will save them again."""
+        """Remove the states that are newer than ``path``, since the run will save them again."""
         for later in self.files():
             if later.name > path.name:
                 remove_file(later)
         write_text(self._marker, path.name)
 
     def prune(self, kept: int) -> None:
-        """Remove all but the newest ones."""
+        """Remove all but the newest ``kept`` states."""
         files = self.files()
         for path in files[: max(0, len(files) - kept)]:
             remove_file(path)
 
     def clear(self) -> None:
-        """Remove all states, incomplete ones too."""
+        """Remove all states, including incomplete ones."""
         remove_file(self._marker)
         for path in self.folder.glob("[0-9]*.safetensors"):
             remove_file(path)

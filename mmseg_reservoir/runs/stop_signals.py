@@ -18,10 +18,10 @@ class StopSignals:
     Args:
         at_once: Stop at the first signal, so that ``finally`` runs on SIGTERM, too. Defaults to
             False.
-        wake: Called at the first signal, by the signal handler: ends what may wait for long.
+        wake: Called by the signal handler at the first signal, to end a long wait.
 
     Attributes:
-        caught: The signal that came, None as long as none has.
+        caught: The newest signal; None before the first.
     """
 
     def __init__(self, at_once: bool = False, wake: Callable[[], object] = lambda: None) -> None:
@@ -42,7 +42,7 @@ class StopSignals:
         self._before.clear()
 
     def obey(self) -> None:
-        """Stop, if a signal has come."""
+        """Raise KeyboardInterrupt or SystemExit if a signal was caught."""
         if self.caught is signal.SIGINT:
             raise KeyboardInterrupt
         if self.caught is not None:
@@ -50,8 +50,8 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._owner:
-            # A worker of a dataloader, forked with this handler. Ctrl-C reaches it, too, but it is
-            # needed until the run has stopped; whoever terminates it means it.
+            # This is a worker of a dataloader, forked with this handler. It ignores Ctrl-C, since
+            # the run needs it until it has saved its state. SIGTERM is sent to it on purpose.
             if number == signal.SIGTERM:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)

@@ -27,14 +27,14 @@ class Styles(NamedTuple):
     routes: np.ndarray
 
     def of_first(self, count: int) -> Styles:
-        """Return the styles of the first so many routes."""
+        """Return the styles of the first ``count`` routes."""
         first = self.routes < count
         return Styles(self.vectors[first], self.routes[first])
 
 
 @dataclass(eq=False)
 class StyleSample:
-    """A uniform sample of all styles so far (Vitter's algorithm R), whatever their number.
+    """A uniform sample of all styles so far, by Vitter's algorithm R.
 
     Args:
         room: Number of styles that are kept. Defaults to 1000.
@@ -92,5 +92,5 @@ def read_styles(folder: Path) -> Styles | None:
 
 
 def _copy(style: Tensor) -> Tensor:
-    """On the CPU; an encoder may write the next style into the memory of this one."""
+    """Return a copy on the CPU, since an encoder may reuse the memory of a style."""
     return style.detach().flatten().cpu().clone()

@@ -1,7 +1,7 @@
 """The visits of a run with their scores, and the time per image.
 
-Times are medians with quartiles. A mean would also hold what is no property of the method: the
-first step, which is slow, and other work on the machine.
+Times are medians with quartiles. A mean would include effects other than the method's: the slow
+first step, and other work on the machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Spread(NamedTuple):
 
 
 def image_times(routes: Iterable[Mapping[str, Any]]) -> Spread | None:
-    """Return the seconds per image of a run, or of several; None where they were not measured."""
+    """Return the seconds per image over all routes; None if none was measured."""
     seconds = [r["seconds"] for r in routes if r.get("seconds") is not None]
     return Spread.of(seconds) if seconds else None
 
@@ -54,15 +54,15 @@ class VisitRecord:
 
     Attributes:
         round: From 1.
-        domain: Under which name it is scored.
-        score: In percent; None as long as it is not known.
-        n_images: Images so far.
-        skipped: Images that could not be used and are not scored.
-        k: Experts after the last of them.
-        seconds: Time for all of them, for the means of the stages; None where it was not measured.
-        adapted: Images that were adapted to; None without a clock.
-        missed: Images that arrived while the model was busy; None without a clock.
-        more: What else was measured, such as ``per_class``.
+        domain: Name under which it is scored.
+        score: Score in percent; None before the end of the visit.
+        n_images: Number of images so far.
+        skipped: Number of images that could not be used and are not scored.
+        k: Number of experts after the last image.
+        seconds: Time for all images, for the means of the stages; None if it was not measured.
+        adapted: Number of images that were adapted to; None without a clock.
+        missed: Number of images that arrived while the model was busy; None without a clock.
+        more: Other measurements, such as ``per_class``.
     """
 
     round: int

@@ -13,7 +13,7 @@ from ..io.files import explain_disk_errors, remedy, remove_file
 
 try:
     import fcntl
-except ImportError:  # Windows: there the user has to see to it
+except ImportError:  # Windows has no fcntl: nothing prevents two runs in one folder
     fcntl = None  # type: ignore[assignment]
 
 _RESULTS = ("results.json", "results.csv", "routes.jsonl")
@@ -53,7 +53,7 @@ def locked(folder: Path) -> Iterator[None]:
             remove_file(partial)
         yield
     finally:
-        with suppress(OSError):  # which must not hide what went wrong before
+        with suppress(OSError):  # an error here must not hide an earlier one
             file.close()
 
 
@@ -63,7 +63,7 @@ def has_results(folder: Path) -> bool:
 
 
 def remove_results(folder: Path) -> None:
-    """Remove the results of a run, which could be taken for those of the next."""
+    """Remove the results of a run, so that they are not taken for those of the next run."""
     for name in _RESULTS:
         remove_file(folder / name)
 

@@ -75,6 +75,7 @@ class AdaptiveSegmentor(BaseModel):
             raise
 
     def _adapt_and_describe(self, inputs: Tensor, data_samples: list) -> list:
+        """Return the samples of a batch with their predictions; a clock may skip the update."""
         clock = self.clock
         if clock is None:
             return self._described(self._step(inputs), data_samples)

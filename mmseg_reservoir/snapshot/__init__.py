@@ -1,4 +1,4 @@
-"""A reservoir that leaves its run: saved in a folder, started from, merged, pruned, exported.
+"""Saved reservoirs: write one to a folder, start from it, merge, prune and export it.
 
     save_reservoir(pipeline, "night_shift", about={})
     load_reservoir(another_pipeline, "night_shift")  # which recognizes its domains at once
@@ -23,12 +23,12 @@ from .reservoir_snapshot import ReservoirSnapshot, put, take
 def save_reservoir(
     pipeline: AdaptationPipeline, folder: str | os.PathLike, about: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write the experts of a pipeline, and all that recognizes their domains, into a folder.
+    """Write the experts of a pipeline, and what recognizes their domains, into a folder.
 
     Args:
         pipeline: A pipeline with a reservoir, of either task.
-        folder: Written whole or not at all; a reservoir that is there is replaced.
-        about: How the pipeline was made, for readers: ``RunBuilder.options``, plain JSON values.
+        folder: Written completely or not at all. An existing reservoir is replaced.
+        about: Description of the run as plain JSON values, such as ``RunBuilder.options``.
     """
     with pipeline.lock:
         return write_folder(take(pipeline, about or {}), folder)
@@ -38,8 +38,8 @@ def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> N
     """Load a saved reservoir into a new pipeline; no source image is needed.
 
     Args:
-        pipeline: With the same model, method, params and router, on any device.
-        folder: What :func:`save_reservoir` wrote.
+        pipeline: A pipeline with the same model, method, params and router, on any device.
+        folder: The folder that :func:`save_reservoir` wrote.
     """
     contents = read_folder(folder)
     try:

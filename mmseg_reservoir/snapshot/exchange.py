@@ -1,13 +1,13 @@
-"""Merging again and again: what a stream has learned since it last took over what all know.
+"""Repeated merging of a stream's experts into the reservoir that several streams share.
 
-A stream and the common reservoir have a past in common, the *base*: the experts that the stream
-took over last. Merging both whole would count the base twice. So
+The stream and the common reservoir share a *base*: the experts that the stream took over last. To
+merge both completely would count the base twice. So
 
-- experts of the base keep their numbers on both sides and are averaged by the images that each
-  side has seen *since the base*; one that nobody else has changed since becomes the stream's;
-- experts that the stream has opened since are matched by the router's own test with those that
-  are new to it, as :func:`.merge` does, and else stand beside them;
-- images, visits, updates, ages and events add up, each counted once.
+- experts of the base keep their index on both sides and are averaged by the images that each side
+  has seen *since the base*; where no other stream has changed one since, the stream's is taken;
+- experts that the stream has opened since are matched with those that are new to it by the router,
+  as :func:`.merge` does; experts without a match are appended;
+- images, visits, updates, ages and events are added, each counted once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .reservoir_snapshot import Expert, ReservoirSnapshot, go_on, take
 
 @dataclass(frozen=True)
 class Base:
-    """Where a stream took over a common reservoir, in numbers.
+    """The counts of a common reservoir at the time when a stream took it over.
 
     Args:
-        tallies: What each of its experts had met by then.
-        progress: How far each component had come (:meth:`.ReservoirPart.progress`).
-        revisions: The number of the last change of each expert.
+        tallies: Tally of each expert.
+        progress: Progress of each component (:meth:`.ReservoirPart.progress`).
+        revisions: Number of the last change of each expert.
     """
 
     tallies: list[dict[str, int]]
@@ -47,12 +47,12 @@ class Base:
         return cls([asdict(e.tally) for e in contents.experts], progress, list(revisions))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values: ``Base(**plain)`` undoes it."""
+        """Return plain JSON values, from which ``Base(**plain)`` restores the base."""
         return dict(vars(self))
 
 
 def delta(contents: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
-    """What a stream has learned since its base: its experts as they are, counts from then on."""
+    """Return a stream's experts with their counts since its base; without a base, as they are."""
     if base is None:
         return contents
     experts = []
@@ -73,13 +73,13 @@ def merge_delta(
     learned: ReservoirSnapshot,
     base: Base | None,
 ) -> tuple[Merge, list[int]]:
-    """Merge what a stream has learned into what all know.
+    """Merge what a stream has learned into the common reservoir.
 
     Args:
-        common: What all know.
-        revisions: The number of the last change of each of its experts.
-        learned: The :func:`delta` of a stream.
-        base: What these are counted from; None: from the source model.
+        common: The common reservoir.
+        revisions: Number of the last change of each of its experts.
+        learned: The :func:`delta` of the stream.
+        base: The base of that delta; None if the stream began with the source model.
 
     Returns:
         The merge, and the revisions after it.
@@ -91,7 +91,7 @@ def merge_delta(
 
 
 def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Expert]) -> list[int]:
-    """The revisions of experts, some of which are as they were."""
+    """Return the revisions of experts after a merge; changed and new ones get the next number."""
     change = 1 + max(revisions, default=0)
     return [
         revisions[i] if i < len(before) and _is_same(before[i], expert) else change
@@ -102,13 +102,13 @@ def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Ex
 def _weights(
     common: ReservoirSnapshot, revisions: Sequence[int], learned: ReservoirSnapshot, base: Base
 ) -> list[tuple[float, float]]:
-    """Images since the base: that all others brought, and that the stream brings."""
+    """Return the images of each base expert since the base: those of all others, and own ones."""
     weights: list[tuple[float, float]] = []
     for index, before in enumerate(base.tallies):
         others = common.experts[index].tally.images - before["images"]
         own = learned.experts[index].tally.images
-        # Without images an expert may have moved along with others (pooling). Where nobody else
-        # has touched it, that is all there is to know of it.
+        # Pooling also changes experts that have seen no image. If no other stream has changed the
+        # expert, the stream's version is the newest one and gets all of the weight.
         untouched = revisions[index] == base.revisions[index]
         weights.append((0, 1) if untouched else (others, own))
     return weights
@@ -125,14 +125,14 @@ def take_over(
 ) -> None:
     """Load merged experts into a pipeline in the middle of its stream.
 
-    Experts, the states of their methods (moments of optimizers, teachers), what recognizes their
-    domains, and the state of guard and pooling are the merged ones. The position in the stream, the
-    random generators of the method and the counts of the run stay.
+    The experts, the states of their methods (moments of optimizers, teachers) and the states of
+    the components, such as router and guard, are replaced by the merged ones. The position in the
+    stream, the random generators of the method and the counts of the run do not change.
 
     Args:
-        contents: That it has merged its experts into.
-        pipeline: With the model and the options of these, as :func:`put` would check.
-        numbering: The number there of each expert that it has now.
+        contents: The merged reservoir, which includes the experts of the pipeline.
+        pipeline: A pipeline with the same model and options. This is not checked.
+        numbering: Index in ``contents`` of each expert of the pipeline.
     """
     own = take(pipeline, {})
     last = pipeline.reservoir.state_dict()["stream"]["last"]

@@ -1,4 +1,4 @@
-"""One expert as a plain checkpoint, for a model that knows nothing of this package."""
+"""Export one expert as a plain checkpoint, which a model can load without this package."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def export_expert(
 ) -> Path:
     """Write the checkpoint of the source model with the weights of an expert.
 
-    What adapted is written in its place, LoRA's products are added to the weights they belong to,
-    and the corrections of alignment are folded into the normalization layers.
-    Of a method with a teacher the teacher is exported, as it makes the predictions.
+    Adapted parameters replace those of the source. Products of LoRA are added to the weights that
+    they belong to. Corrections of alignment are folded into the normalization layers. For a method
+    with a teacher, the teacher is exported, since it makes the predictions.
 
     Args:
         contents: The reservoir.
         index: The expert.
-        checkpoint: That of the source model, as the run had it.
-        file: ``.pth``, with the ``meta`` of the checkpoint, or ``.safetensors``.
+        checkpoint: Checkpoint of the source model of the run.
+        file: File to write: ``.pth``, with the ``meta`` of the checkpoint, or ``.safetensors``.
     """
     file = Path(file).expanduser()
     if file.suffix not in (".pth", ".safetensors"):
@@ -47,14 +47,14 @@ def export_expert(
     weights = {**weights, **expert_weights(contents, index, weights)}
     if file.suffix == ".safetensors":
         return write_tensors(file, weights, {"format": "pt"})
-    plain = {"meta": saved.get("meta", {}), "state_dict": weights}  # mmseg looks for both
+    plain = {"meta": saved.get("meta", {}), "state_dict": weights}  # mmseg reads both
     return write_checkpoint(file, plain)
 
 
 def expert_weights(
     contents: ReservoirSnapshot, index: int, source: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The weights of a plain model that differ for an expert.
+    """Return the weights of an expert that differ from the source model's, as of a plain model.
 
     Args:
         contents: The reservoir.
@@ -89,8 +89,8 @@ def _aligned_norms(
         if not all(key in weights for key in keys):
             raise ReservoirError(
                 f"expert {index} cannot be exported: it aligns {name!r}, which has no weight and "
-                "bias that could hold the correction: predict with it here, by --start-from and "
-                "--frozen"
+                "bias to hold the correction: predict with it in this package, with --start-from "
+                "and --frozen"
             )
         weight, bias = (weights[key] for key in keys)
         norms |= dict(zip(keys, folded(weight, bias, gain, shift), strict=True))
@@ -98,34 +98,34 @@ def _aligned_norms(
 
 
 def _check_exportable(contents: ReservoirSnapshot, index: int) -> None:
-    """Refuse what no plain checkpoint can hold."""
+    """Raise an error for an expert that a plain checkpoint cannot hold."""
     if not 0 <= index < len(contents.experts):
         raise ReservoirError(
             f"there is no expert {index}: the reservoir has 0 to {len(contents.experts) - 1}"
         )
-    here = "predict with it here, by --start-from and --frozen"
+    here = "predict with it in this package, with --start-from and --frozen"
     if contents.layout.added is not None:
         raise ReservoirError(
-            f"expert {index} cannot be exported: what adapted are {contents.layout.added}, and a "
-            f"plain model has no place for them: {here}"
+            f"expert {index} cannot be exported: its parameters are those of "
+            f"{contents.layout.added}, which a plain model does not have: {here}"
         )
     share = contents.layout.batch_share
     if share:
         raise ReservoirError(
-            f"expert {index} cannot be exported: its BatchNorm goes by the statistics of each "
-            f"image (a share of {share:g}), which no weights can hold: {here}"
+            f"expert {index} cannot be exported: its BatchNorm uses the statistics of each batch "
+            f"(a share of {share:g}), which weights cannot hold: {here}"
         )
 
 
 def _folded_name(factor: str, source: Mapping[str, Tensor]) -> str:
-    """The name of the weight that the product of a factor is added to."""
+    """Return the name of the weight that the product of a factor is added to."""
     module = factor.split(".lora_A")[0].replace(".base_layer", "")
-    names = [f"{module}.weight", f"{module}.in_proj_weight"]  # the latter of packed attention
+    names = [f"{module}.weight", f"{module}.in_proj_weight"]  # the second is for packed attention
     present = [name for name in names if name in source]
     if len(present) != 1:
         raise ReservoirError(
-            f"the checkpoint has no weight for the factors of {module}: give that of the model "
-            "that the reservoir was made with"
+            f"the checkpoint has no weight for the factors of {module}: use the checkpoint of the "
+            "model that the reservoir was saved with"
         )
     return present[0]
 
@@ -135,6 +135,6 @@ def _check_source(contents: ReservoirSnapshot, weights: Mapping[str, Tensor], wh
     matched = {name: plain[name] for name in contents.shared["weights"] if name in plain}
     if digest_of(matched) != contents.identity["source model"]:
         raise ReservoirError(
-            f"{where} is not the checkpoint of the source model that the reservoir adapted: give "
-            "the one of that run"
+            f"{where} is not the checkpoint of the source model that the reservoir adapted: use "
+            "the checkpoint of that run"
         )

@@ -1,4 +1,4 @@
-"""The folder of a reservoir: a manifest, what all experts share, and one file for each of them."""
+"""The folder of a reservoir: a manifest, the shared state, and one file per expert."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from .vector_layout import VectorLayout
 
 FORMAT = "mmseg_reservoir.reservoir"
 SCHEMA = 2
-"""To be raised when folders are arranged in another way: others are refused, not guessed at."""
+"""Raise it when the layout of the folder changes. Other schemas are refused."""
 
 MANIFEST = "manifest.json"
 _SHARED, _CALIBRATION = "shared.safetensors", "calibration.safetensors"
 
 
 def write_folder(contents: ReservoirSnapshot, folder: str | os.PathLike) -> Path:
-    """Write a reservoir, all of it or nothing; one that is there already is replaced."""
+    """Write a reservoir completely or not at all; an existing reservoir is replaced."""
     folder = Path(folder).expanduser()
     if folder.exists() and not (folder / MANIFEST).is_file() and _has_entries(folder):
         raise ReservoirError(
-            f"{folder} is there and is no reservoir: choose another name, or remove it"
+            f"{folder} exists and is not a reservoir: choose another name, or remove it"
         )
     new = folder.with_name(f".{folder.name}.{os.getpid()}.new")
-    shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(new, ignore_errors=True)  # left by a killed process
     try:
         _write_files(contents, new)
         replace_folder(folder, new)
@@ -67,13 +67,13 @@ def _write_files(contents: ReservoirSnapshot, folder: Path) -> None:
         text = _text({**manifest, "sha256": _digest(manifest)})
     except (TypeError, ValueError) as error:
         raise ReservoirError(
-            f"the description of a reservoir must be plain JSON: {error}"
+            f"the argument about of a reservoir must be plain JSON: {error}"
         ) from error
-    write_text(folder / MANIFEST, text)  # last: what has one is whole
+    write_text(folder / MANIFEST, text)  # last: a folder with a manifest is complete
 
 
 def read_folder(folder: str | os.PathLike) -> ReservoirSnapshot:
-    """Read a reservoir, every byte of it as it was written.
+    """Read a reservoir, and check that every byte is as it was written.
 
     Raises:
         ReservoirError: If the folder is not a reservoir, is damaged, or of another version.
@@ -85,7 +85,7 @@ def read_folder(folder: str | os.PathLike) -> ReservoirSnapshot:
             raise ReservoirError(f"the reservoir {folder} lacks the file {name}: {_TO_DO}")
         if file_digest(folder / name) != checksum:
             raise ReservoirError(f"{folder / name} is not the file that was written: {_TO_DO}")
-    with refusing(f"the reservoir {folder} is not arranged as one", _TO_DO):
+    with refusing(f"the content of the reservoir {folder} is invalid", _TO_DO):
         shared, _ = read_state(folder / _SHARED)
         layout = VectorLayout.from_json(shared.pop("layout"))
         calibration = None
@@ -104,25 +104,25 @@ def read_folder(folder: str | os.PathLike) -> ReservoirSnapshot:
         )
 
 
-_TO_DO = "save it again, or take a copy of it"
+_TO_DO = "save it again, or restore a copy of it"
 
 
 def check_folder(folder: str | os.PathLike) -> Path:
-    """The path of the manifest; a folder without one is refused."""
+    """Return the path of the manifest; raise an error for a folder without one."""
     path = Path(folder).expanduser() / MANIFEST
     if not path.is_file():
         kept = [str(old) for old in kept_folders(path.parent) if (old / MANIFEST).is_file()]
         hint = (
             f"rename {kept[0]}, which was being replaced"
             if kept
-            else ("a run with a reservoir writes one, WORK_DIR/reservoir")
+            else ("give the folder WORK_DIR/reservoir of a run with a reservoir")
         )
-        raise ReservoirError(f"{folder} is no saved reservoir: it has no {MANIFEST}; {hint}")
+        raise ReservoirError(f"{folder} is not a saved reservoir: it has no {MANIFEST}; {hint}")
     return path
 
 
 def expert_file(index: int) -> str:
-    """The name of an expert's file."""
+    """Return the name of an expert's file."""
     return f"expert_{index:02d}.safetensors"
 
 
@@ -149,12 +149,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
                 "version that wrote it, or let its run save the reservoir again with this one"
             )
         if kind != FORMAT or checksum != _digest(manifest):
-            raise ValueError("its content is not what was written")
+            raise ValueError("its content has changed since it was written")
         for name, types in _FIELDS.items():
             if type(manifest[name]) is not types:
                 raise TypeError(f"{name} must be a {types.__name__}")
         if not manifest["experts"] or not manifest["identity"].keys() >= {"router", "options"}:
-            raise ValueError("it lists no expert, or not its kind")
+            raise ValueError("it lists no expert, no router, or no options")
         return manifest
 
 
@@ -177,7 +177,7 @@ def _digest(manifest: Mapping[str, Any]) -> str:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _has_entries(folder: Path) -> bool:

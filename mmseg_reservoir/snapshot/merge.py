@@ -1,4 +1,4 @@
-"""Merging the reservoirs of two cameras: experts of the same domain become one."""
+"""Merge the reservoirs of two cameras: experts of the same domain are averaged into one."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .reservoir_snapshot import Expert, ReservoirSnapshot, explained
 from .source_identity import describe_differences
 
 Weights = tuple[float, float]
-"""Of two experts that become one."""
+"""Weights of two experts that are averaged into one."""
 
 
 class NoRoomError(ReservoirError):
-    """More experts than there may be; none has been dropped, and nothing merged."""
+    """The merged reservoir would have too many experts. Nothing is merged."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """What came of two reservoirs.
+    """The result of merging two reservoirs.
 
     Args:
-        contents: The experts of the first, each merged with its match, then the others'.
-        matches: For every expert of the second, the one of the first that it became one with, or
-            None if it stands beside them.
+        contents: The merged reservoir: the experts of the first, each averaged with its match,
+            then those of the second without a match.
+        matches: For each expert of the second, the index of its match in the first, or None.
     """
 
     contents: ReservoirSnapshot
@@ -40,7 +40,7 @@ class Merge:
 
     @property
     def numbering(self) -> list[int]:
-        """The number that each expert of the second has now."""
+        """The index in ``contents`` of each expert of the second."""
         alone = count(len(self.contents.experts) - self.matches.count(None))
         return [next(alone) if match is None else match for match in self.matches]
 
@@ -49,19 +49,20 @@ class Merge:
 def merge(one: ReservoirSnapshot, other: ReservoirSnapshot, k_max: int | None = None) -> Merge:
     """Merge two reservoirs that began with the same model and calibration.
 
-    The router decides which experts are of one domain: nearest first, and one to one, since domains
-    that one reservoir holds apart stay apart. Those of the source always match. Two that match are
-    averaged by the images that they have seen, and so are the moments of their optimizers. The rest
-    of a method's state is that of the expert that has seen more.
+    The router matches experts of the same domain, the nearest pair first. An expert has at most one
+    match, so that domains which one reservoir separates are not merged. The source experts always
+    match. Matched experts are averaged by the number of images that they have seen, and so are the
+    moments of their optimizers. The rest of a method's state is that of the expert with more
+    images.
 
     Args:
-        one: A reservoir.
-        other: Another one. The order only decides how experts are numbered.
-        k_max: Room for experts. Defaults to that of the roomier one.
+        one: The first reservoir.
+        other: The second reservoir. The order only affects the numbering of experts.
+        k_max: Largest number of experts. Defaults to the larger one of both reservoirs.
     """
     if same(*([_plain(expert) for expert in each.experts] for each in (one, other))):
         raise ReservoirError(
-            "the two reservoirs hold the same experts, one is a copy of the other: name the "
+            "the two reservoirs hold the same experts, one is a copy of the other: give the "
             "reservoirs of two runs"
         )
     return merge_experts(one, other, k_max)
@@ -74,22 +75,24 @@ def merge_experts(
     matched: int = 1,
     weights: Sequence[Weights] = (),
 ) -> Merge:
-    """Merge as :func:`merge` does, also reservoirs with a common past.
+    """Merge as :func:`merge` does, also reservoirs that share experts from an earlier merge.
 
     Args:
-        one: A reservoir.
-        other: Another one.
-        k_max: Room for experts. Defaults to that of the roomier one.
-        matched: Number of first experts that have the same numbers in both, and need no match.
-        weights: Weights of the first experts, instead of the images that they have seen.
+        one: The first reservoir.
+        other: The second reservoir.
+        k_max: Largest number of experts. Defaults to the larger one of both reservoirs.
+        matched: The first so many experts have the same index in both, and match. Defaults to 1,
+            that of the source.
+        weights: Weights of the first experts. The others are weighted by the number of images that
+            they have seen. Defaults to none.
     """
     changes = describe_differences(one.kinds, other.kinds)
-    # Those of different kinds have no options to compare.
+    # Options can only be compared between components of the same kind.
     changes = changes or describe_differences(one.identity["options"], other.identity["options"])
     if changes:
         raise ReservoirError(
-            f"the reservoirs cannot be merged, they differ: {'; '.join(changes)}. Merge those of "
-            "runs with one model, one calibration (reservoir.calibration.file) and the same options"
+            f"the reservoirs cannot be merged, they differ: {'; '.join(changes)}. Merge reservoirs "
+            "with the same model, calibration (reservoir.calibration.file) and options"
         )
     room = max(one.k_max, other.k_max) if k_max is None else k_max
     if same(_whole(one), _whole(other)):
@@ -116,9 +119,9 @@ def merge_experts(
 def find_matches(
     one: ReservoirSnapshot, other: ReservoirSnapshot, matched: int = 1
 ) -> list[int | None]:
-    """Return the match of every expert of the other reservoir, by the router's own test.
+    """Return the match in ``one`` of every expert of ``other``, by the router's distance.
 
-    The ``matched`` first ones match those of the same number.
+    The first ``matched`` experts match those of the same index.
     """
     distance, options = one.part("router").distance, one.options("router")
     shared = one.shared["router"]["shared"]
@@ -139,12 +142,19 @@ def find_matches(
 def average(
     contents: ReservoirSnapshot, one: Expert, other: Expert, weights: Weights | None = None
 ) -> Expert:
-    """What two experts of the same domain become, by the images that each has seen, or by weights.
+    """Return the weighted mean of two experts of the same domain.
 
-    Of one that weighs nothing, beside one that does, only what adds up is taken.
+    Counts are added. They are all that an expert with weight 0 contributes, if the other one has a
+    weight above 0.
+
+    Args:
+        contents: The reservoir of the first expert.
+        one: The first expert.
+        other: The second expert.
+        weights: Weights of the two. Defaults to the number of images that each has seen.
     """
     weights = (one.tally.images, other.tally.images) if weights is None else weights
-    # The one with more images comes first; a tie must not depend on the order of the arguments.
+    # The one with more weight comes first; a tie must not depend on the order of the arguments.
     (weight, one), (less, other) = sorted(
         zip(weights, (one, other), strict=True),
         key=lambda pair: (pair[0], tensor_bytes(pair[1].parameters)),
@@ -157,7 +167,7 @@ def average(
     if share:
         for name in contents.shared["parameter_like"]:
             state[name] = _average_vectors(layout, state[name], other.method[name], share)
-        # The moments of low-rank factors fit no others.
+        # The moments of low-rank factors do not apply to averaged products.
         state["optimizer"] = (
             _average_moments(state["optimizer"], other.method["optimizer"], share)
             if layout.scaling is None
@@ -173,7 +183,7 @@ def average(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal, number by number."""
+    """Return whether two states are exactly equal."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
@@ -190,7 +200,7 @@ def _average_vectors(layout: Any, one: Tensor | None, other: Tensor | None, shar
 
 
 def _average_moments(one: State, other: State, share: float) -> State:
-    """The mean of two optimizers' moments; an optimizer that made no step yet has none."""
+    """Return the mean of two optimizers' moments; one without a step does not count."""
     if not one or not other:
         return one or other
     return {
@@ -206,14 +216,14 @@ def _average_moments(one: State, other: State, share: float) -> State:
 def _checked(
     room: int, one: ReservoirSnapshot, other: ReservoirSnapshot, matches: list[int | None]
 ) -> int:
-    """The room for experts, if it is enough for them."""
+    """Return ``room``; raise an error if the merged experts are more."""
     alone = [index for index, match in enumerate(matches) if match is None]
     needed = len(one.experts) + len(alone)
     if needed > room:
         raise NoRoomError(
             f"the merged reservoir has {needed} experts, {len(one.experts)} of the first and the "
             f"experts {', '.join(map(str, alone))} of the second, which match none of them, but "
-            f"K_max is {room}: prune one of the two, or give it more room, --k-max {needed}"
+            f"K_max is {room}: prune one of the two, or set --k-max {needed}"
         )
     return room
 

@@ -1,4 +1,4 @@
-"""A reservoir as a table: what each of its experts has met."""
+"""A table of the experts of a reservoir, with their counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = ["expert", "images", "visits", "updates", "scale", "alarms", "nearest"
 
 @explained
 def overview(contents: ReservoirSnapshot, folder: Path) -> str:
-    """A line per expert, and what they have in common."""
+    """Return a table with a row per expert, and a line about the reservoir."""
     rows = []
     for index, expert in enumerate(contents.experts):
         guard = contents.summary(expert).get("guard", {})
@@ -43,10 +43,13 @@ def overview(contents: ReservoirSnapshot, folder: Path) -> str:
 
 
 def nearest(contents: ReservoirSnapshot, index: int) -> tuple[int | None, float]:
-    """Return the expert with the domain nearest to that of another one, and its distance."""
+    """Return the expert with the domain nearest to that of expert ``index``, and its distance.
+
+    Without a comparable expert, return None and infinity.
+    """
     try:
         router = contents.part("router")
-    except ReservoirError:  # which cannot compare domains without the stream
+    except ReservoirError:  # it cannot compare saved domains
         return None, math.inf
     options = contents.options("router")
     shared, mine = contents.shared["router"]["shared"], contents.experts[index].parts["router"]

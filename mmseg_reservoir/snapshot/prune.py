@@ -1,4 +1,4 @@
-"""Removing experts from a reservoir."""
+"""Remove experts from a reservoir."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from .reservoir_snapshot import ReservoirSnapshot
 
 
 def prune(contents: ReservoirSnapshot, experts: Collection[int]) -> ReservoirSnapshot:
-    """The reservoir without some of its experts; those after them move up.
+    """Return the reservoir without the given experts; later experts move up.
 
-    Their domains are forgotten with them, and are new if they come again.
+    Their domains are removed, too. A stream that meets such a domain again opens a new one.
     """
     count = len(contents.experts)
     for index in experts:
         if not 0 < index < count:
-            why = "that of the source, which all others go back to" if index == 0 else "not there"
+            why = "that of the source, to which others are reset" if index == 0 else "not there"
             raise ReservoirError(
-                f"expert {index} cannot be removed: it is {why}. There are 1 to {count - 1}"
+                f"expert {index} cannot be removed: it is {why}. Choose from 1 to {count - 1}"
             )
     kept = [expert for index, expert in enumerate(contents.experts) if index not in set(experts)]
     return contents if len(kept) == count else contents.with_experts(kept)
 
 
 def unused(contents: ReservoirSnapshot) -> list[int]:
-    """The experts, but the source's, that have adapted to no image."""
+    """Return the experts that have seen no image, without that of the source."""
     return [i for i, e in enumerate(contents.experts) if i and not e.tally.images]
 
 
 def least_used(contents: ReservoirSnapshot, number: int) -> list[int]:
-    """So many experts, but not the source's, that have seen the fewest images."""
+    """Return the ``number`` experts with the fewest images, without that of the source."""
     if not 0 <= number < len(contents.experts):
         raise ReservoirError(
             f"{number} experts cannot be removed: there are {len(contents.experts) - 1} beside "

@@ -1,4 +1,4 @@
-"""A reservoir as plain data: taken out of a pipeline, and put into another one."""
+"""A reservoir as plain data, which can be taken from one pipeline and loaded into another."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .source_identity import calibration_digest, describe_differences, identity_
 from .vector_layout import VectorLayout
 
 COMPONENTS = ("router", "guard", "pooling", "alignment")
-"""Of a pipeline, beside the experts themselves: what knows something of each of them."""
+"""Parts of a pipeline with a state per expert, in addition to the reservoir."""
 
 
-explained = refusing("the reservoir is not arranged as one", "save it again, or take a copy of it")
-"""Decorates what reads the states of a reservoir, which may be of somebody else's making."""
+explained = refusing("the content of the reservoir is invalid", "save it again, or restore a copy")
+"""Decorates functions that read a reservoir's states, since its files may be malformed."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Expert:
     """One expert and all that belongs to it.
 
     Args:
-        parameters: Its flat vector.
-        method: The state of its method, the optimizer's included.
-        tally: What it has met.
-        parts: What router, guard, pooling and alignment know of it, by their names.
+        parameters: Its parameters as a flat vector.
+        method: The state of its method, including that of the optimizer.
+        tally: Its numbers of images, visits and updates.
+        parts: Its entry in the state of router, guard, pooling and alignment, by their names.
     """
 
     parameters: Tensor
@@ -45,18 +45,17 @@ class Expert:
 
 @dataclass(frozen=True)
 class ReservoirSnapshot:
-    """All of a reservoir.
+    """The content of a reservoir.
 
     Args:
-        identity: What it means nothing without (see :func:`identity_of`), the calibration's
-            checksum, and the options of its components.
-        layout: What the experts' vectors mean.
-        k_max: Room for so many experts.
-        about: The options of the run that saved it.
-        calibration: What the router was fitted to; None if it looks at no styles.
-        shared: What all experts share: of the method, and of each component its state without the
-            entries of the experts.
-        experts: The first is the source's.
+        identity: What must agree for its experts to be usable (see :func:`identity_of`), the
+            checksum of the calibration, and the options of its components.
+        layout: Layout of the experts' vectors.
+        k_max: Largest number of experts.
+        about: Options of the run that saved it.
+        calibration: Calibration that the router was fitted to; None for a router without styles.
+        shared: State that all experts share, of the method and of each component.
+        experts: The experts. The first is that of the source.
     """
 
     identity: dict[str, Any]
@@ -69,15 +68,15 @@ class ReservoirSnapshot:
 
     @explained
     def with_experts(self, experts: list[Expert], shared: State | None = None) -> ReservoirSnapshot:
-        """Return the same with other experts, and perhaps something else that components share."""
+        """Return a copy with other experts, and optionally with other entries of ``shared``."""
         changed = replace(self, experts=experts, shared={**self.shared, **(shared or {})})
         for name in self.components:
             changed = changed.with_state(name, self.part(name).regroup(changed.state_of(name)))
         return changed
 
     def with_state(self, component: str, state: State) -> ReservoirSnapshot:
-        """Return the same with another state of a component."""
-        if "experts" not in state:  # of a custom part that does not divide its state
+        """Return a copy with another state of a component."""
+        if "experts" not in state:  # a custom part without entries per expert
             return replace(self, shared={**self.shared, component: {"undivided": state}})
         entries = padded(state["experts"], len(self.experts))
         experts = [
@@ -95,7 +94,7 @@ class ReservoirSnapshot:
         return {**self.shared[component], "experts": entries}
 
     def part(self, component: str) -> Any:
-        """Return the class of a component, which knows how its states are combined."""
+        """Return the class of a component; its class methods combine saved states."""
         name = self.identity[component]
         if "undivided" in self.shared[component]:
             raise ReservoirError(
@@ -111,7 +110,7 @@ class ReservoirSnapshot:
         return kind
 
     def summary(self, expert: Expert) -> dict[str, State]:
-        """Return what components report of an expert, as plain JSON values."""
+        """Return each component's summary of an expert, as plain JSON values."""
         kinds = {name: part_class(self.identity[name]) for name in expert.parts}
         return {
             name: kind.summary(entry)
@@ -121,7 +120,7 @@ class ReservoirSnapshot:
 
     @property
     def kinds(self) -> dict[str, Any]:
-        """Its identity without the options of the components."""
+        """The identity without the options of the components."""
         return {name: value for name, value in self.identity.items() if name != "options"}
 
     def options(self, component: str) -> State:
@@ -130,27 +129,27 @@ class ReservoirSnapshot:
 
     @property
     def components(self) -> list[str]:
-        """Those of ``COMPONENTS`` that it has."""
+        """The names in ``COMPONENTS`` that the reservoir has."""
         return [name for name in COMPONENTS if self.identity.get(name) is not None]
 
 
 def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSnapshot:
-    """What is in a pipeline, as a copy."""
+    """Return a snapshot of a pipeline's reservoir, as a copy."""
     if not isinstance(pipeline, ReservoirPipeline):
         raise ReservoirError(
             f"a {type(pipeline).__name__} has no reservoir that could be saved: run the method "
-            "with one, reservoir=dict(preset=...)"
+            "with a reservoir, reservoir=dict(preset=...)"
         )
     router = pipeline.router
     if router.needs_style and router.calibration is None:
         raise ReservoirError(
-            "the router knows no calibration that could be saved with it: fit() it first (and call "
+            "the router has no calibration that could be saved with it: fit() it first (and call "
             "super().fit(calibration) in a custom router)"
         )
     state, weights = pipeline.state_dict(), source_weights(pipeline)
     identity = identity_of(pipeline, weights)
     identity |= {"calibration": calibration_digest(router.calibration), "options": {}}
-    # Counts are those of a run, not of a reservoir.
+    # The counts belong to the run, not to the reservoir.
     method = {name: value for name, value in state["method"].items() if name != "counts"}
     experts = [
         Expert(own["parameters"], own["method"], Tally(**own["tally"]), {})
@@ -179,25 +178,25 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
 
 @explained
 def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
-    """Load these experts into a pipeline; no source image is needed."""
+    """Load a snapshot into a pipeline of the same identity; no source image is needed."""
     if not isinstance(pipeline, ReservoirPipeline):
         raise ReservoirError(
             f"a {type(pipeline).__name__} has no room for the experts of a reservoir: run the "
-            "method with one, reservoir=dict(start_from=...)"
+            "method with a reservoir, reservoir=dict(start_from=...)"
         )
     ours = identity_of(pipeline, source_weights(pipeline))
     saved = {name: contents.identity.get(name) for name in ours}
     changes = describe_differences(saved, ours)
     router = pipeline.router
     if not changes:
-        # Its numbers may be others, or not be known yet: they come along.
+        # Numbers may differ or be unset in the pipeline: they are loaded with the state.
         kinds = _without_numbers(router.merge_options())
         saved_kinds = _without_numbers(contents.options("router"))
         changes += describe_differences(saved_kinds, kinds, "router")
     if changes:
         raise ReservoirError(
             f"the reservoir is not of this model and these options ({'; '.join(changes)}; that of "
-            "the reservoir first): use those that it was made with, or save one by this run"
+            "the reservoir first): use those that it was saved with, or start without it"
         )
     count = len(contents.experts)
     if count > router.k_max:
@@ -208,22 +207,22 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
     if contents.calibration is not None:
         router.calibrate(contents.calibration)
     go_on(contents, pipeline)
-    if contents.calibration is not None:  # what does not fit together is found now, not later
+    if contents.calibration is not None:  # a misfit fails here, not at a batch
         copy.deepcopy(router).route(contents.calibration.styles[0], may_open=False)
 
 
 def go_on(
     contents: ReservoirSnapshot, pipeline: ReservoirPipeline, last: int | None = None
 ) -> None:
-    """Load experts that are known to fit a pipeline, and all that is known of them.
+    """Load a snapshot into a pipeline that it is known to fit.
 
     Args:
-        contents: The experts.
+        contents: The snapshot.
         pipeline: The pipeline, with a fitted router.
-        last: The expert that the batch before went to; None if there was none.
+        last: The expert of the previous batch. Defaults to None, no previous batch.
     """
     method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
-    # A trigger is of a run: it starts again with these experts.
+    # The trigger belongs to the run: its state does not change.
     trigger = {} if pipeline.trigger is None else {"trigger": pipeline.trigger.state_dict()}
     pipeline.load_state_dict(
         {
@@ -249,14 +248,14 @@ def _without_numbers(options: State) -> State:
 
 
 def _parameter_like(pipeline: ReservoirPipeline) -> list[str]:
-    """Under which names the state of a domain holds vectors that are parameters as well."""
+    """Return the names in a domain's state under which vectors are laid out as parameters."""
     state = pipeline.reservoir.checkout(0)[1]
     vectors = {id(vector) for vector in pipeline.method.parameter_like_state(state)}
     return [name for name, value in state.items() if id(value) in vectors]
 
 
 def _has_one_optimizer(states: list[State]) -> bool:
-    """Return whether all experts share the same moments, as in SAR's published code."""
+    """Return whether all experts share one optimizer state, as in SAR's published code."""
     return len(states) > 1 and all(s["optimizer"] is states[0]["optimizer"] for s in states)
 
 

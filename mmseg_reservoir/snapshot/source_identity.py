@@ -1,4 +1,4 @@
-"""What reservoirs must agree in before one can take the place of, or be merged with, another."""
+"""The identity of a reservoir: what must agree to load it into a run or to merge it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..io.nested import differences
 from ..style.calibration import Calibration
 from .vector_layout import VectorLayout
 
-_COUNTER = "num_batches_tracked"  # of BatchNorm, which old torch did not save, and nobody uses
+_COUNTER = "num_batches_tracked"  # of BatchNorm: unused, and old torch does not save it
 
 
 def plain_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights under the names that they have without LoRA, without its factors."""
+    """Return weights without the factors of LoRA, under their names in the plain model."""
     return {
         name.replace(".base_layer", ""): tensor
         for name, tensor in weights.items()
@@ -29,7 +29,7 @@ def plain_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:
-    """A checksum of tensors and their names, in whatever order they come."""
+    """Return a checksum of tensors and their names, independent of their order."""
 
     def pieces() -> Iterator[bytes | memoryview]:
         for name, tensor in sorted(tensors.items()):
@@ -40,7 +40,7 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
 
 
 def source_weights(pipeline: ReservoirPipeline) -> dict[str, Tensor]:
-    """All weights of the source model, by their plain names; a copy of what adapts."""
+    """Return the weights of the source model by their plain names; adapted ones are copies."""
     space = pipeline.method.space
     model: nn.Module = space.model
     adapted = set(space.names)
@@ -50,10 +50,10 @@ def source_weights(pipeline: ReservoirPipeline) -> dict[str, Tensor]:
 
 
 def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What experts mean nothing without, as plain JSON values.
+    """Return what must agree for experts to be usable in a pipeline, as plain JSON values.
 
     Args:
-        pipeline: That they adapt in.
+        pipeline: The pipeline.
         weights: Its :func:`source_weights`.
     """
     method = pipeline.method
@@ -77,11 +77,11 @@ def identity_of(pipeline: ReservoirPipeline, weights: Mapping[str, Tensor]) -> d
     for name in ("guard", "pooling", "alignment"):
         part = getattr(pipeline, name)
         identity[name] = None if part is None else type(part).__name__
-    return json.loads(json.dumps(identity))  # as it will be read
+    return json.loads(json.dumps(identity))  # as it will be after reading it from a file
 
 
 def calibration_digest(calibration: Calibration | None) -> str | None:
-    """A checksum of the source styles."""
+    """Return a checksum of the source styles; None without a calibration."""
     return None if calibration is None else digest_of({"styles": calibration.styles})
 
 
@@ -92,6 +92,6 @@ def describe_differences(one: Any, other: Any, name: str = "") -> list[str]:
 
 
 def _short(value: Any) -> str:
-    """Return a value in a line; of a checksum only the first digits."""
+    """Return a value as one line, with checksums shortened to 12 digits."""
     words = "none" if value is None else str(value)
     return " ".join(w[:12] if len(w) == 64 else w for w in words.split())[:120]

@@ -1,4 +1,4 @@
-"""What the flat vector of an expert means, without the model itself."""
+"""The layout of an expert's flat vector, which can be read without the model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from ..params.normalization import batch_share
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """Where the tensors of a space lie in its vectors.
+    """The positions of a parameter space's tensors in its vectors.
 
     Args:
-        names: Of the tensors.
-        shapes: Theirs.
-        scaling: What products of low-rank factors are multiplied by; None if there are no such.
-        batch_share: How much of a batch's own statistics BatchNorm predicts by.
-        added: What the vectors are for, where that is no part of the plain model; else None.
+        names: Names of the tensors.
+        shapes: Shapes of the tensors.
+        scaling: Factor on products of low-rank factors. Defaults to None, no such factors.
+        batch_share: Share of the batch in the statistics that BatchNorm uses. Defaults to 0.
+        added: Description of added modules to which the parameters belong, if the plain model
+            does not have them. Defaults to None.
     """
 
     names: tuple[str, ...]
@@ -47,33 +48,34 @@ class VectorLayout:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return the layout as plain JSON values."""
         return {**vars(self), "names": list(self.names), "shapes": [list(s) for s in self.shapes]}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> VectorLayout:
-        """Undo :meth:`to_json`."""
+        """Return the layout that :meth:`to_json` wrote."""
         names = tuple(str(name) for name in plain["names"])
         shapes = tuple(tuple(int(n) for n in shape) for shape in plain["shapes"])
         if len(names) != len(shapes) or any(n < 0 for shape in shapes for n in shape):
-            raise ValueError("as many shapes as names are needed, of numbers from 0")
+            raise ValueError("names and shapes must be equally many, and sizes at least 0")
         scaling = None if plain["scaling"] is None else float(plain["scaling"])
         return cls(names, shapes, scaling, float(plain["batch_share"]), plain["added"])
 
     def __len__(self) -> int:
-        """The length of a vector."""
+        """Return the length of a vector."""
         return sum(math.prod(shape) for shape in self.shapes)
 
     def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """The tensors of a vector by name, as views."""
+        """Return the tensors of a vector by name, as views."""
         pieces = vector.split([math.prod(shape) for shape in self.shapes])
         named = zip(self.names, pieces, self.shapes, strict=True)
         return {name: piece.view(shape) for name, piece, shape in named}
 
     def average(self, one: Tensor, other: Tensor, share: float) -> Tensor:
-        """The mean of two vectors, ``share`` of it the other's; that of two equal ones is the same.
+        """Return the mean of two vectors, with weight ``share`` of the second one.
 
-        Low-rank factors are averaged by what they do, their product.
+        The mean of equal vectors is exactly equal to them. Low-rank factors are replaced by factors
+        of the mean of their products.
         """
         if torch.equal(one, other):
             return one.clone()

@@ -56,7 +56,8 @@ class NormalizingEncoder:
         self.convert = convert
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        return self.encoder(self.convert(inputs))
+        styles: Tensor = self.encoder(self.convert(inputs))
+        return styles
 
     @property
     def groups(self) -> list[int] | None:

@@ -96,7 +96,8 @@ def find_statistic(statistic: str | Statistic) -> Statistic:
         raise ReservoirError(
             f"the style statistic must be a name or a function of features, got {function!r}"
         )
-    return function
+    result: Statistic = function
+    return result
 
 
 def name_of(statistic: Statistic) -> str:

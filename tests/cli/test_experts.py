@@ -89,7 +89,7 @@ def test_a_work_directory_stands_for_its_reservoir(tmp_path, capsys):
 
 def test_mistakes_end_in_one_line(cameras, tmp_path, capsys):
     out = ["-o", tmp_path / "out"]
-    assert "is no saved reservoir" in fail(capsys, "inspect", tmp_path)
+    assert "is not a saved reservoir" in fail(capsys, "inspect", tmp_path)
     assert "--k-max 4" in fail(capsys, "merge", *cameras, *out, "--k-max", 3)
     assert "expert 0 cannot be removed" in fail(capsys, "prune", cameras[0], "--experts", 0, *out)
     assert "give --checkpoint FILE" in fail(capsys, "export", cameras[0], 1, *out)
@@ -150,5 +150,5 @@ def test_a_run_without_a_reservoir_or_with_another_model_is_refused(minicity, tm
     assert "reservoir.start_from" in end("segformer-tiny_tent_reservoir", *lonely)
     command[-1] = f"--start-from={tmp_path / 'nowhere'}"
     message = end("segformer-tiny_tent_reservoir", *command, *options)
-    assert "nowhere is no saved reservoir: it has no manifest.json" in message
+    assert "nowhere is not a saved reservoir: it has no manifest.json" in message
     assert json.loads((folder / "manifest.json").read_text())["schema"] == 2

@@ -101,7 +101,7 @@ def test_a_margin_that_is_given_needs_no_source():
 def test_without_two_source_batches_the_margin_is_a_guess_and_that_is_said(batches, caplog):
     with caplog.at_level(logging.WARNING):
         assert prepared(batches, least=0.07) is None
-    assert "takes 0.070 nats, or 0.350 if the answer is a map" in caplog.text
+    assert "uses 0.070 nats, or 0.350 if the prediction is a map" in caplog.text
     for mirrored, margin in ((None, 0.07), (FOUR, 0.35)):
         guard = LabelGuard(least=0.07)
         guard.prepare(lambda logits: logits, batches)

@@ -36,7 +36,7 @@ def test_seeds_tell_runs_apart_that_nothing_else_does(tmp_path):
 def test_what_cannot_be_one_page_is_told(tmp_path):
     write(tmp_path / "a", record())
     write(tmp_path / "b", record(visits=[{"round": 1, "domain": "fog", "error": 3.0}]))
-    with pytest.raises(ReservoirError, match="make a page of each"):
+    with pytest.raises(ReservoirError, match="make one page for each task"):
         load_runs([str(tmp_path)])
     with pytest.raises(ReservoirError, match="holds 2 runs, which cannot all be called 'x'"):
         load_runs([f"x={tmp_path}"])

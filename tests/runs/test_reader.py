@@ -22,7 +22,7 @@ def test_wrong_folders_and_files_are_named(tmp_path):
         read_runs([tmp_path / "nowhere"])
     path = tmp_path / "results.json"
     path.write_text("{")
-    with pytest.raises(ReservoirError, match=r"results.json is no JSON of a run"):
+    with pytest.raises(ReservoirError, match=r"results.json is not the JSON of a run"):
         read_runs([path])
     path.write_text(json.dumps({"seed": 1, "visits": [], "routes": [], "complete": True}))
     with pytest.raises(ReservoirError, match="has no config: it is not"):

@@ -140,7 +140,7 @@ def test_becotta_is_refused_with_the_reason(tmp_path):
 @pytest.mark.parametrize("statistics", [0.1, "batch"])
 def test_statistics_of_the_image_are_refused(statistics, tmp_path):
     pipeline = adapted(tmp_path, statistics=statistics, **CASES["norms"])
-    with pytest.raises(ReservoirError, match="goes by the statistics of each image"):
+    with pytest.raises(ReservoirError, match="uses the statistics of each batch"):
         export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
 
 

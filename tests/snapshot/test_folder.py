@@ -86,7 +86,7 @@ def test_a_failure_leaves_what_was_there(copied, saved, monkeypatch):
 
 def test_a_folder_that_is_something_else_is_not_replaced(saved, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ReservoirError, match="is there and is no reservoir"):
+    with pytest.raises(ReservoirError, match="exists and is not a reservoir"):
         write_folder(read_folder(saved), tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -98,7 +98,7 @@ def test_what_is_told_must_be_strict_json(tmp_path):
 
 
 def test_other_folders_and_schemas_are_refused(copied, tmp_path):
-    with pytest.raises(ReservoirError, match=r"is no saved reservoir: it has no manifest\.json"):
+    with pytest.raises(ReservoirError, match=r"is not a saved reservoir: it has no manifest\.json"):
         read_folder(tmp_path)
     manifest = copied / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"schema": 2', '"schema": 1'))

@@ -106,8 +106,8 @@ def test_changed_states_with_right_checksums(saved, place, kind, data, name):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("shared", lambda state: state.pop("method"), "not arranged as one .*KeyError: 'method'"),
-        ("shared", lambda state: state.pop("router"), "not arranged as one .*KeyError: 'router'"),
+        ("shared", lambda state: state.pop("method"), "is invalid .*KeyError: 'method'"),
+        ("shared", lambda state: state.pop("router"), "is invalid .*KeyError: 'router'"),
         ("expert_01", lambda state: state["parameters"].fill_(torch.nan), "are not finite"),
         ("expert_01", lambda state: state.update(method=True), "'bool' object is not iterable"),
     ],

@@ -37,7 +37,7 @@ def test_the_source_stays_and_strangers_are_named():
     reservoir = contents("oracle")
     with pytest.raises(ReservoirError, match="expert 0 cannot be removed: it is that of the so"):
         prune(reservoir, [0])
-    with pytest.raises(ReservoirError, match=r"expert 9 cannot .* not there. There are 1 to 3"):
+    with pytest.raises(ReservoirError, match=r"expert 9 cannot .* not there. Choose from 1 to 3"):
         prune(reservoir, [1, 9])
     assert prune(reservoir, []) is reservoir
 

@@ -38,7 +38,7 @@ def test_options_of_the_start_are_checked_before_anything_is_read(tmp_path):
     def plan(**options):
         return RunBuilder(CLASSIFICATION, "tent", reservoir=options)
 
-    with pytest.raises(ReservoirError, match=r"nowhere is no saved reservoir: it has no manifest"):
+    with pytest.raises(ReservoirError, match=r"nowhere is not a saved reservoir: it has no"):
         plan(start_from=str(tmp_path / "nowhere"))
     with pytest.raises(ReservoirError, match=r"name its folder, reservoir\.start_from"):
         plan(frozen=True)

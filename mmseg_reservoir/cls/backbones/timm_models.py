@@ -85,9 +85,9 @@ def adacontrast_backbone(
 
     Args:
         name: timm's name of the network.
-        classes: Number of classes. Defaults to those of DomainNet-126.
-        bottleneck: Number of features.
-        checkpoint: Source model of AdaContrast.
+        classes: Number of classes. Defaults to 126, those of DomainNet-126.
+        bottleneck: Number of features before the classifier. Defaults to 256.
+        checkpoint: File of a source model of AdaContrast. Defaults to None, random weights.
     """
     net = import_timm().create_model(name, pretrained=False, num_classes=bottleneck)
     bottleneck_net = BottleneckNet(net, bottleneck, classes)

@@ -43,7 +43,7 @@ def plain(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Fold weight normalization (Salimans and Kingma, NeurIPS 2016): g v / |v|."""
+    """Replace each g and v of weight normalization (Salimans and Kingma, 2016) by g v / |v|."""
     folded = dict(weights)
     for name in weights:
         if name.endswith(".weight_g") and f"{name[:-1]}v" in weights:

@@ -57,7 +57,8 @@ class BalancedBank:
     def score(self, item: Item, classes: int) -> float:
         """Return H of Eq. 6, which is high for old or uncertain samples."""
         timeliness = 1 / (1 + math.exp(-item["age"] / self.capacity))
-        return self.lambda_t * timeliness + self.lambda_u * item["uncertainty"] / math.log(classes)
+        uncertainty: float = item["uncertainty"] / math.log(classes)
+        return self.lambda_t * timeliness + self.lambda_u * uncertainty
 
     def _rivals(self, items: list[Item], label: int, classes: int) -> list[int] | None:
         """Return the indices of samples that a new one competes with; None if there is room."""

@@ -1,4 +1,4 @@
-"""The page itself: tables and charts in one file that needs no network."""
+"""The HTML file: tables and charts of runs in one file that needs no network."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _details(run: ShownRun) -> dict[str, Any]:
 
 
 def _packed(script: str) -> str:
-    """Return a script in the form that the page unpacks: 2 MB for Plotly's 5 MB."""
+    """Return a compressed script, which the page unpacks: 2 MB instead of 5 MB for Plotly."""
     return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")
 
 

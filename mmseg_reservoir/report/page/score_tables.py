@@ -14,7 +14,7 @@ from ..scores import by_domain, forgetting, milliseconds_by_stage, routing_purit
 from ..shown_run import ShownRun
 
 _MOST_NAMES = 5
-"""Of more domains the heading gives the number, not the names."""
+"""Largest number of domains of which the heading gives the names."""
 
 
 class Conclusion(NamedTuple):
@@ -22,7 +22,7 @@ class Conclusion(NamedTuple):
 
     sentence: str
     basis: str
-    """What the numbers are means of; empty without numbers."""
+    """Describes the numbers of the heading; empty without numbers."""
 
 
 def conclude(runs: Sequence[ShownRun]) -> Conclusion:

@@ -69,9 +69,10 @@ def symbol_of(index: int) -> str:
 
 
 def run_line(index: int) -> dict[str, Any]:
-    """Return line and marker of the n-th run, which may cover the runs before it.
+    """Return line and marker of the n-th run.
 
-    So each line is thinner than the one before, with other dashes and another marker.
+    Later lines are drawn over earlier ones. So each is thinner than the one before, with other
+    dashes and another marker.
     """
     color, dash = nth_color(RUN_COLORS, index), list(DASHES)[index % len(DASHES)]
     return {

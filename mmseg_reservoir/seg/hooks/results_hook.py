@@ -125,6 +125,7 @@ def _config(runner: Runner) -> dict[str, Any]:
 
 
 def _palette(dataset: Any) -> dict[str, list[int]] | None:
+    """Return the RGB color of each class by name; None if the dataset lacks either."""
     meta = getattr(dataset, "metainfo", {})
     classes, palette = meta.get("classes"), meta.get("palette")
     if not classes or not palette:

@@ -121,7 +121,7 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
 
 
 def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> None:
-    """Make sure that weights fill a model exactly: none is missing, left over, or misshapen."""
+    """Check that weights fit a model exactly: no missing or additional tensor, no other shape."""
     saved = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if _size(saved) != _size(expected):
         raise ReservoirError(
@@ -171,7 +171,7 @@ def _new_name(name: str) -> str | None:
 
 
 def _size(shapes: Mapping[str, Shape]) -> Shape:
-    """Width of the first stage, then the number of blocks of each stage."""
+    """Return the width of the first stage and the number of blocks of each stage."""
     blocks = {
         match.groups()
         for name in shapes
