@@ -106,8 +106,9 @@ def open_frames(source: Any, every: int = 1) -> FrameSource:
     if isinstance(source, FrameSource):
         return source
     if isinstance(source, (np.ndarray, torch.Tensor, Image.Image)):
-        is_batch = not isinstance(source, Image.Image) and source.ndim == 4
-        return Pictures(list(source) if is_batch else [source], every)
+        if not isinstance(source, Image.Image) and source.ndim == 4:
+            return Pictures(list(source), every)
+        return Pictures([source], every)
     if isinstance(source, int) or str(source).isdecimal():
         return CameraFrames(int(source), every)
     if is_address(source):

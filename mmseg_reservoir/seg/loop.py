@@ -98,8 +98,8 @@ class RecurringTestLoop(TestLoop):
     ) -> None:
         unknown = with_new_names(unknown)
         extra_eval_sets = unknown.pop("extra_eval_sets", extra_eval_sets)
-        plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
-        plain |= dict(domains=domains, extra_eval_sets=extra_eval_sets)
+        plain: dict[str, Any] = dict(domains=domains, extra_eval_sets=extra_eval_sets)
+        plain |= dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
         timing: dict[str, Any] = dict(frame_rate=frame_rate, missed=missed)
         timing["step_seconds"] = step_seconds
         self.check({**plain, **timing, **unknown})
