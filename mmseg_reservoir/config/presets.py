@@ -43,13 +43,12 @@ PAPER: Options = {
         "weight_decay": 0.0,
     },
     "router": {
-        "type": "style",
-        "quantile": 0.999,
+        **PUBLISHED_CODE["router"],
         "assign": "after",
         "learn_from": "memory",
         "learn_incomplete": False,
     },
-    "pipeline": {"type": "reservoir", "init": "mi_fresh", "predict": "after"},
+    "pipeline": {**PUBLISHED_CODE["pipeline"], "init": "mi_fresh", "predict": "after"},
 }
 """The text, the equations and Algorithm 1 of the paper."""
 

@@ -68,10 +68,14 @@ def pick(
         injected: Arguments that the program supplies; they are not options.
         defaults: Values of this run for options that the user left out, if the part has them.
     """
+    if options and not isinstance(options, (str, Mapping)):
+        raise ReservoirError(f"{where} must be a name or dict(type=NAME, ...), got {options!r}")
     options = {"type": options} if isinstance(options, str) else dict(options or {})
     name = options.pop("type", default)
     if not name:
         raise ReservoirError(f"{where} has no type: write dict(type=NAME, ...), got {options!r}")
+    if not isinstance(name, str) and not callable(name):
+        raise ReservoirError(f"{where}.type must be a name or a class, got {name!r}")
     name = new_name(name, table(kind))
     factory = find(kind, name)
     options = check_options(factory, options, where, injected)

@@ -206,6 +206,9 @@ class VideoSegments:
 
     def write(self, image: np.ndarray) -> None:
         size = (image.shape[1], image.shape[0])
+        if min(size) < 2:
+            _logger.warning("a frame of %dx%d is too small for a video: left out of it", *size)
+            return
         if self._writer is not None and (self._frames == self.length or size != self._size):
             self.close()
         if self._writer is None:

@@ -172,9 +172,14 @@ class UnlabeledImages(_NamesBrokenFiles, BaseSegDataset):
         folder = Path(self.data_prefix["img_path"])
         samples = super().load_data_list() if folder.is_dir() else []
         if len(samples) < 2:
+            remedy = minicity_hint(folder) or (
+                "; set source_images.data_root to a folder of them, reservoir.calibration.file to "
+                "a saved calibration, or for reservoir adapt with Cityscapes' classes "
+                "source_images=None, which takes the bundled styles"
+            )
             raise ReservoirError(
                 f"{len(samples)} source images *{self.img_suffix} below {display_path(folder)}: "
-                f"calibration needs 2 or more (2000 in the paper){minicity_hint(folder)}"
+                f"calibration needs 2 or more (2000 in the paper){remedy}"
             )
         if self.num_images is None or self.num_images >= len(samples):
             return samples

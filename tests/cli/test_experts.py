@@ -1,6 +1,8 @@
 """From a run to its reservoir, and on: what the command line says and writes."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -55,6 +57,19 @@ def test_inspect_merge_and_prune(cameras, tmp_path, capsys):
     assert [e.tally.images for e in read_folder(tmp_path / "few").experts] == [0, 24, 12]
     assert call("prune", tmp_path / "both", "--unused", *few) == 0
     assert "removed: none; 4 experts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("router", ["segment", "style"])
+def test_a_process_that_ran_nothing_knows_the_bundled_parts(tmp_path, router):
+    """Here the tests have imported them, so that the command must run in its own process."""
+    folders = []
+    for seed, looks in enumerate((["clear", "dark"], ["bright", "dark"])):
+        pipeline = make_pipeline(router)
+        show(pipeline, looks, seed)
+        folders.append(save_reservoir(pipeline, tmp_path / f"c{seed}"))
+    command = [sys.executable, "-m", "mmseg_reservoir.cli", "experts", "merge", *folders]
+    subprocess.run([*command, "-o", tmp_path / "both"], check=True)
+    assert len(read_folder(tmp_path / "both").experts) >= 2
 
 
 @pytest.mark.parametrize("command", ["merge", "prune", "export"])

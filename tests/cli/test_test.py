@@ -55,6 +55,9 @@ def test_wrong_protocol_options(capfd, tent):
     [
         ("reservoir.kmax=4", "reservoir has no option 'kmax' (did you mean 'k_max'?)"),
         ("source_images.num_imags=3", "source_images has no option 'num_imags'"),
+        ("reservoir.guard=5", "reservoir.guard must be a name or dict(type=NAME, ...), got 5"),
+        ("reservoir.guard.type=5", "reservoir.guard.type must be a name or a class, got 5"),
+        ("test_dataloader.batch_size=0", "test_dataloader.batch_size must be a whole number"),
     ],
 )
 def test_wrong_options_are_reported_before_anything_is_read(

@@ -5,6 +5,7 @@ import cv2
 import numpy as np
 import pytest
 from file_size import limited
+from mmengine.registry import init_default_scope
 from small_outcomes import make_outcome
 
 from mmseg_reservoir.errors import ReservoirError
@@ -208,6 +209,7 @@ def test_labels_in_colors(tmp_path, labels):
 
 
 def test_acdcs_dataset_reads_what_was_written(tmp_path):
+    init_default_scope("mmseg")  # which a runner sets from its config
     frames = [result(0), result(1, name="GP01_frame_000002_rgb_anon"), result(2, name="b/frame3")]
     write(tmp_path, frames, shown="none", labels="trainids", min_confidence=0.5)
     dataset = ACDCDataset(data_root=str(tmp_path), condition="footage", pipeline=PIPELINE)
@@ -232,3 +234,10 @@ def test_mistakes_are_explained(tmp_path):
     write(tmp_path, [result()])
     with pytest.raises(ReservoirError, match="holds a stream already"):
         FrameWriter(tmp_path, "drive", PALETTE)
+
+
+def test_a_frame_too_small_for_a_video_does_not_end_the_run(tmp_path, caplog):
+    write(tmp_path, [result(0), result(1, size=(1, 1)), result(2)])
+    assert len((tmp_path / "stream.jsonl").read_text().splitlines()) == 3
+    assert sum(map(length, (tmp_path / "overlay").glob("segment_*.mp4"))) == 2
+    assert "a frame of 1x1 is too small for a video" in caplog.text

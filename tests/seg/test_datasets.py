@@ -149,7 +149,7 @@ def test_too_few_source_images_are_explained(tmp_path):
     (tmp_path / "one.png").touch()
     with pytest.raises(ReservoirError, match=r"1 source images \*.png below .* needs 2 or more"):
         UnlabeledImages(data_root=str(tmp_path))
-    with pytest.raises(ReservoirError, match=r"0 source images .*nowhere"):
+    with pytest.raises(ReservoirError, match=r"0 source images .*nowhere.*set source_images"):
         UnlabeledImages(data_root=str(tmp_path / "nowhere"))
     with pytest.raises(ReservoirError, match=r"whole number of at least 2, or None"):
         UnlabeledImages(data_root=str(tmp_path), num_images=0)

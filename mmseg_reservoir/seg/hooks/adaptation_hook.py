@@ -20,6 +20,7 @@ from ...config.builder import SEGMENTATION, RunBuilder
 from ...core.reservoir_pipeline import ReservoirPipeline
 from ...errors import ReservoirError
 from ...methods import AdaptationMethod
+from ...option_types import Count, check_value
 from ...routing.base import Router
 from ...snapshot import save_reservoir
 from ..bad_images import BadImage
@@ -140,6 +141,8 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
         preset = {"preset": reservoir} if isinstance(reservoir, str) else reservoir
         options["reservoir"] = {**preset, **ready}
     ConfigSource.check(cfg.get("source_images"))
+    loader = cfg.get("test_dataloader") or {}
+    check_value(loader.get("batch_size", 1), Count, "test_dataloader.batch_size")
     return RunBuilder(SEGMENTATION, **options, seed=seed)
 
 
