@@ -27,12 +27,7 @@ from mmseg_reservoir.io.checkpoints import (
 
 
 def load(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:
-    """:func:`read_checkpoint` of a file or an http(s) address.
-
-    Args:
-        path: The file or address. Downloads are kept in torch's hub folder.
-        map_location: As in :func:`torch.load`.
-    """
+    """:func:`read_checkpoint` of a file or an http(s) address, kept in torch's hub folder."""
     if str(path).startswith(("http://", "https://")):
         path = _download(str(path))
     return read_checkpoint(path, map_location)
@@ -62,10 +57,7 @@ def check_compatible(
     MMEngine loads with ``strict=False``: where names or shapes differ it only logs, and the model
     runs on random weights.
 
-    Args:
-        model: The model about to be filled.
-        checkpoint: What :func:`load` returned: ``{"state_dict": ...}`` or the weights themselves.
-        allow_mismatch: Whether to log a misfit as a warning instead of raising.
+    With ``allow_mismatch`` a misfit is only logged.
     """
     if is_model_wrapper(model):
         model = cast(nn.Module, model.module)
@@ -119,7 +111,7 @@ class StrictCheckpointHook(Hook):
 
 
 def _count(weights: Mapping[str, Any]) -> int:
-    """Count tensors, without the counters that MMEngine ignores, too."""
+    # Without the counters that MMEngine ignores, too.
     return sum(not name.endswith("num_batches_tracked") for name in weights)
 
 

@@ -86,9 +86,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 def make_labels_optional(dataset: Any) -> None:
     """Let a dataset without any label be read: its images are adapted to, but not scored.
 
-    Args:
-        dataset: Any dataset, after ``full_init``. A dataset that is not mmengine's, or has
-            files that are not on this disk, does not change.
+    A dataset that is not mmengine's, or has files that are not on this disk, does not change.
     """
     for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
         if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
@@ -243,7 +241,6 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """List the images of the chosen sequences."""
         samples = super().load_data_list()
         if not self.wanted:
             return samples

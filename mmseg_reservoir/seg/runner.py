@@ -131,7 +131,6 @@ def with_learning_rate(cfg: Config, lr: float) -> Config:
 
 
 def _check(cfg: Config, grid: Sequence[float]) -> None:
-    """Refuse mistakes before hours of running."""
     if not grid or len({f"{lr:g}" for lr in grid}) < len(grid):
         raise ReservoirError(f"--lr-grid needs learning rates that differ, got {list(grid)}")
     for lr in grid:

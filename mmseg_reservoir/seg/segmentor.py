@@ -40,8 +40,6 @@ class AdaptiveSegmentor(BaseModel):
     injected, since both need loaded weights.
 
     Args:
-        model: The segmentor, with its weights loaded.
-        pipeline: A pipeline over that model.
         batch_size: The size of complete batches; the last batch of a visit may be smaller.
     """
 
@@ -164,7 +162,6 @@ class AdaptiveSegmentor(BaseModel):
 
 
 def _name_broken_image(inputs: Tensor, data_samples: list) -> None:
-    """Raise an error that names the first image with NaN or infinite values."""
     for image, sample in zip(inputs, data_samples, strict=True):
         if not torch.isfinite(image).all():
             raise ReservoirError(

@@ -48,10 +48,6 @@ class ConfigSource:
     """The images named by ``source_images`` in the config, through the pipeline of the test.
 
     They are read on first use: a plain method needs none, and a saved calibration replaces them.
-
-    Args:
-        cfg: Names the images and the test data.
-        model: Preprocesses them.
     """
 
     def __init__(self, cfg: Config, model: Any) -> None:
