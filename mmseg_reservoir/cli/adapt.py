@@ -64,7 +64,6 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _open(args: argparse.Namespace) -> FootageRun:
-    """Load the model, and open the stream and the folder of its results."""
     from ..footage.footage_run import FootageRun
     from ..footage.frames import is_address, open_frames
     from ..footage.inferencer import ReservoirInferencer
@@ -165,7 +164,6 @@ def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
 
 
 def _make_minicity() -> tuple[str, dict[str, Any] | None]:
-    """Make a drive through MiniCity; return its file, and the images of the source."""
     from ..minicity import write_dataset
     from ..minicity.drive import write_drive
     from ..seg.source_images import find_source_images

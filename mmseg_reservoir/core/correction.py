@@ -6,8 +6,8 @@ the output ``y`` by
 
     (y - m_d) exp(-b (v_d - v) / 2) + m_d - a (m_d - m)
 
-which moves the moments of the domain the shares ``a`` and ``b`` of their way to the reference. Both
-follow from evidence and depth:
+which moves the moments of the domain towards the reference, by the fractions ``a`` and ``b`` of the
+way. Both follow from evidence and depth:
 
     a = w r / (r + kappa),    w = max(0, 1 - p / reach)
 
@@ -51,7 +51,7 @@ class Correction:
 
     Args:
         kappa: Evidence at which a layer takes half of its largest strength.
-        reach: Depth, as a share of the layers, at which the strength has fallen to 0; None for
+        reach: Depth, as a fraction of the layers, at which the strength has fallen to 0; None for
             that of the domain.
         strength: Fixed strength of every layer within reach; None for the one by evidence.
         window: Largest number of images that the domain's moments count for.

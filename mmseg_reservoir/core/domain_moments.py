@@ -19,7 +19,7 @@ _START = REACHES.index(0.5)
 _FIRST_TRIAL = 10  # batches of an expert before it tries another reach
 _AGAIN = 1000  # batches after which all reaches may be tried again
 _TRIAL_WINDOW = 5  # batches that the moments of a trial remember, so that they settle in time
-_HARM = 0.03  # by so much a smaller reach has to be better, so that chance takes none
+_HARM = 0.03  # least gain of a smaller reach, so that none is taken by chance
 
 
 @dataclass
@@ -28,9 +28,9 @@ class DomainMoments:
 
     An expert starts with a reach of 0.5. From its tenth batch on it tries the next larger reach,
     and, if that is refused, the next smaller one. A trial has its own moments, since those of deep
-    layers depend on the correction of earlier ones. It learns them beside the expert for eight
-    batches, then four batches decide: how much more often pixels keep their label in the mirrored
-    image, plus 0.15 times the loss of entropy in nats. Predictions are never those of a trial.
+    layers depend on the correction of earlier ones. It learns them for eight batches. The next four
+    batches decide, by how much more often pixels keep their label in the mirrored image, plus 0.15
+    times the decrease of entropy in nats. Predictions are never those of a trial.
 
     Args:
         mean: Mean of every channel, averaged over images.
@@ -38,11 +38,11 @@ class DomainMoments:
         images: Number of images that were learned from.
         batches: Number of batches that they came in.
         level: Index of the reach in ``REACHES``.
-        refused: Levels that trials were made of and that were not taken.
-        gains: Results of the judged batches; of a trial.
+        refused: Levels that were tried and refused.
+        gains: Results of the judged batches, of a trial.
         trial: Moments of another reach, while one is tried.
-        window: Number of batches that the moments remember; 0, but in a trial: those of the
-            alignment.
+        window: Number of batches that the moments of a trial remember; else 0, for the window of
+            the alignment.
     """
 
     mean: Tensor
@@ -57,7 +57,7 @@ class DomainMoments:
 
     @property
     def reach(self) -> float:
-        """The depth at which the strength has fallen to 0, as a share of the layers."""
+        """The depth at which the strength has fallen to 0, as a fraction of the layers."""
         return REACHES[self.level]
 
     def weight_of(self, images: int, window: int) -> float:
@@ -68,6 +68,13 @@ class DomainMoments:
         """Count a batch that was learned from."""
         self.images += images
         self.batches += 1
+
+    def learn(self, mean: Tensor, logvar: Tensor, images: int, window: int) -> None:
+        """Learn from the moments of a batch of images, and count it."""
+        weight = self.weight_of(images, window)
+        self.mean.lerp_(mean, weight)
+        self.logvar.lerp_(logvar, weight)
+        self.count(images)
 
     def start_trial(self) -> DomainMoments | None:
         """Return the trial of another reach, a new one if it is time for one; None if not."""
@@ -96,11 +103,11 @@ class DomainMoments:
     def merged(self, other: DomainMoments, weight: float) -> DomainMoments:
         """Return the moments of all images of two experts of one domain.
 
-        The reach is that of this one, and so is what is known of other reaches.
+        The reach and the refused reaches are those of this one.
 
         Args:
-            other: The other expert's.
-            weight: Share of the other's images among all.
+            other: The moments of the other expert.
+            weight: Weight of the other expert.
         """
         return DomainMoments(
             torch.lerp(self.mean, other.mean, weight),
@@ -118,6 +125,6 @@ class DomainMoments:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> DomainMoments:
-        """Undo :meth:`state_dict`."""
+        """Return the moments of a :meth:`state_dict`."""
         trial = None if state["trial"] is None else cls.of(state["trial"])
         return cls(**{**state, "trial": trial})

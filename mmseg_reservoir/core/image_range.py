@@ -70,7 +70,7 @@ class ImageRange:
         return (images - self.mean.to(images)) / self.std.to(images)
 
     def to_imagenet(self, images: Tensor) -> Tensor:
-        """Return images as VGG-19 expects them; those that already are stay untouched."""
+        """Return images as VGG-19 expects them; those that already are do not change."""
         if images.ndim != 4 or images.shape[1] != 3:
             raise ReservoirError(
                 f"images must be (N, 3, H, W) for their style to be looked at, got "

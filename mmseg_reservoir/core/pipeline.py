@@ -66,7 +66,7 @@ class AdaptationPipeline(ABC):
         Args:
             inputs: The batch, normalized as the model expects.
             complete: False for an incomplete last batch: its style is not comparable.
-            domain: The true domain, where known; only an oracle looks at it.
+            domain: The true domain, if available; only an oracle uses it.
         """
 
     @abstractmethod
@@ -98,17 +98,17 @@ class AdaptationPipeline(ABC):
         return {}
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        """Return what is known of an expert, as plain data.
+        """Return the values of guard and alignment for an expert, as plain data.
 
         Returns:
-            ``alarms`` of the guard so far and ``trust``, the share of its updates that is kept;
-            ``reach`` of its alignment and the number of images that this is ``aligned`` by. Without
-            guard or alignment, or before they know the expert, theirs are left out.
+            ``alarms`` of the guard so far and ``trust``, the weight of its updates; ``reach`` of
+            its alignment and the number of images that it is ``aligned`` by. The values of a part
+            that is missing, or has no record of the expert, are left out.
         """
         return {}
 
     def reset_optimizers(self) -> None:
-        """Forget the moments of every optimizer; parameters and statistics stay."""
+        """Reset the moments of every optimizer, but no parameters or statistics."""
         self.method.reset_optimizer(self.method.domain_state())
 
     def reset_expert(self, index: int) -> None:
@@ -169,7 +169,7 @@ class SingleModelPipeline(AdaptationPipeline):
             self.check(extremes(inputs).cpu())
 
     def _state(self) -> dict[str, Any]:
-        # A reservoir of one is the same thing, and knows how to copy what it keeps.
+        # A reservoir of one expert copies all that is kept.
         single = Reservoir(self.method.space.snapshot(), self.method.domain_state(), k_max=1)
         return {"single": single.state_dict()}
 
@@ -196,7 +196,7 @@ def find_route(
         encoder: Batch -> style vector; None if the router needs no style.
         inputs: The batch.
         complete: Whether the batch may open a domain.
-        domain: The true domain, where known.
+        domain: The true domain, if available.
         check: Refuses inputs before the router sees their style. Defaults to None.
 
     Returns:

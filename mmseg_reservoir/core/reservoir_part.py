@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 State = dict[str, Any]
@@ -13,14 +13,14 @@ _CLASSES: dict[str, type[ReservoirPart]] = {}
 
 
 class ReservoirPart(ABC):
-    """A router, guard, pooling or another part that keeps something for every expert.
+    """A router, guard, pooling or another part that keeps a state for every expert.
 
-    Its state has one form, so that experts can be pruned, merged and exchanged without knowing it:
+    All states have one form, so that any part's experts can be pruned, merged and exchanged:
 
     - ``"experts"``: One entry per expert, by index. An entry is None, or missing at the end of the
-      list, if nothing is known of that expert.
+      list, if the part has no record of that expert.
     - ``"shared"``: What all experts share.
-    - ``"stream"``, optional: Where the part is in its stream. It is dropped when experts are
+    - ``"stream"``, optional: The position of the part in its stream. It is dropped when experts are
       removed or merged; :meth:`load_state_dict` then gets None.
 
     The class methods combine saved states, without an instance. Their ``options`` are the
@@ -54,7 +54,7 @@ class ReservoirPart(ABC):
         """Return the entry of an expert that is merged from two.
 
         Args:
-            options: Those of the part.
+            options: The options of the part.
             one: The entry of the expert that has seen more images.
             other: The entry of the other expert.
             weight: Weight of the other expert, at most 1/2.
@@ -73,7 +73,7 @@ class ReservoirPart(ABC):
 
     @classmethod
     def progress(cls, options: State, state: State) -> State:
-        """Return what :meth:`delta` has to know of an earlier state, as plain JSON values."""
+        """Return the counts of a state that :meth:`delta` subtracts, as plain JSON values."""
         return {}
 
     @classmethod
@@ -106,3 +106,11 @@ def part_class(name: str) -> type[ReservoirPart] | None:
 def padded(values: Sequence[Any], count: int, value: Any = None) -> list[Any]:
     """Return values, filled up to a count."""
     return [*values, *[value] * (count - len(values))]
+
+
+def events_by_expert(events: Iterable[State], count: int) -> list[list[State]]:
+    """Return the events of each of ``count`` experts, without the expert's index."""
+    own: list[list[State]] = [[] for _ in range(count)]
+    for event in events:
+        own[event["expert"]].append({k: value for k, value in event.items() if k != "expert"})
+    return own

@@ -19,6 +19,7 @@ from .outcome import Outcome
 from .pipeline import AdaptationPipeline, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
+from .reservoir_stages import reservoir_stages
 from .route import Route
 from .safeguards import Safeguards
 from .trigger import Trigger
@@ -166,48 +167,8 @@ class ReservoirPipeline(AdaptationPipeline):
         return Outcome(self.method.correct(logits), route, len(self.reservoir), work)
 
     def stages(self, inputs: Tensor, domain: str | None = None) -> dict[str, Callable[[], object]]:
-        """Return the stages of a step by name, for an expert that is not the source's.
-
-        ``style`` finds the route, ``predict`` is one answer, ``adapt`` an answer with an update,
-        ``probe`` what the guard adds now and then, and ``trial`` one forward pass of alignment.
-        """
-        if len(self.reservoir) < self.router.k_max:
-            self._open(inputs)  # the source's expert is not aligned, which is cheaper
-        index = len(self.reservoir) - 1
-        route = Route(index, torch.eye(index + 1)[index], is_new=False)
-        expert = self.reservoir.checkout(index)[0].clone()
-
-        def style() -> None:
-            find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
-
-        @torch.no_grad()
-        def aligned_pass() -> Tensor:
-            with self._aligned(index):
-                return self.method.forward(inputs)
-
-        def predict() -> None:
-            with self._aligned(index):
-                self._predict(route, inputs)
-
-        def adapt() -> None:
-            self._rests(index)  # a trigger counts a batch before it learns from it
-            self._learn(route, inputs, checks=False)
-
-        def probe() -> None:
-            assert self.guard is not None
-            assert self.safeguards is not None
-            self.guard.is_due(index)
-            self.safeguards.probe(index, expert, expert, inputs, logits)
-
-        stages: dict[str, Callable[[], object]] = {"style": style, "predict": predict}
-        stages["adapt"] = adapt
-        if self.guard is not None:
-            with self._aligned(index):
-                logits = self.method.predict(inputs)
-            stages["probe"] = probe
-        if self.alignment is not None:
-            stages["trial"] = aligned_pass
-        return stages
+        """Return the stages of :func:`.reservoir_stages.reservoir_stages`."""
+        return reservoir_stages(self, inputs, domain)
 
     def _open(self, inputs: Tensor) -> None:
         """Add the expert of a new domain."""
@@ -217,7 +178,7 @@ class ReservoirPipeline(AdaptationPipeline):
             self.alignment.add(parent)
 
     def _wait(self, route: Route, inputs: Tensor) -> Outcome:
-        """Predict a batch that fits no expert yet; if it founds a domain, its moments do."""
+        """Predict a batch that fits no expert yet; keep its moments for a domain that may open."""
         aligned = self.alignment
         with nullcontext() if aligned is None else aligned.waiting(inputs, route.index):
             logits = self._predict(route, inputs)
@@ -258,7 +219,7 @@ class ReservoirPipeline(AdaptationPipeline):
         return self._outcome(logits, route, "style", "predict")
 
     def report(self) -> dict[str, Any]:
-        """What the guard saw and did, and where the trigger let an expert rest."""
+        """Return what alignment, guard and trigger did."""
         parts = {"alignment": self.alignment, "guard": self.guard, "trigger": self.trigger}
         return {name: part.report() for name, part in parts.items() if part is not None}
 

@@ -14,7 +14,7 @@ class Route:
 
     Args:
         index: The expert that adapts.
-        weights: The share of every expert in the prediction, ``(K,)``, sums to one.
+        weights: The weight of every expert in the prediction, ``(K,)``; they sum to one.
         is_new: Whether expert ``index`` has to be created first.
         fits: Whether the batch looks like the domain of that expert. One that does not may belong
             to a domain that is not known yet. Defaults to True.

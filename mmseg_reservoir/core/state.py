@@ -33,7 +33,7 @@ def tensor_bytes(tensor: Tensor) -> bytes:
 
 
 def _tensors(state: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """All tensors, with the key that each is found under."""
+    """Return all tensors, each with its key."""
     if isinstance(state, Tensor):
         yield name, state
     elif isinstance(state, Mapping):

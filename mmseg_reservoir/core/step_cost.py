@@ -23,7 +23,7 @@ def measure_costs(
     Args:
         pipeline: The pipeline.
         inputs: A batch of the size that will come.
-        domain: Its true domain, where known; only an oracle uses it.
+        domain: Its true domain, if available; only an oracle uses it.
         turns: How often each stage is timed, after one run to warm up. Defaults to 5.
 
     Torch with one thread on a CPU is timed by the processor's time, to which other work on the

@@ -15,13 +15,13 @@ _SMALL = 32
 
 @contextmanager
 def explain_unfit(network: nn.Module, images: Tensor) -> Iterator[None]:
-    """Within, an error of torch that comes of the size or the dtype of images is a clear one.
+    """Replace an error of torch that the size or the dtype of images causes by a clear one.
 
-    Nothing is refused beforehand: a network may cast or pad images itself.
+    Nothing is refused before the call: a network may cast or pad images itself.
 
     Args:
         network: The network that is called.
-        images: What it is called with, ``(N, C, H, W)``.
+        images: The images that it is called with, ``(N, C, H, W)``.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a router is: it decides which expert a batch belongs to, and whether its style is new."""
+"""The interface of routers, which decide the expert of a batch and whether its style is new."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ LARGEST = 2.0**40
 class Router(ReservoirPart):
     """Decides the route of every batch. Expert 0 is the source.
 
-    It is made from options alone, so that mistakes in them show before anything is computed, and
-    begins to know styles when it is fitted to a calibration.
+    It is made from options alone, so that mistakes in them show before anything is computed. It
+    must be fitted to a calibration before it routes.
 
     Args:
         k_max: The largest number of experts.
     """
 
     needs_style = True
-    """Whether it looks at styles; if not, nothing is encoded and no calibration is needed."""
+    """Whether it uses styles; if not, nothing is encoded and no calibration is needed."""
 
     calibration: Calibration | None = None
-    """What it was fitted to."""
+    """The calibration that it was fitted to."""
 
     def __init__(self, k_max: Count = 16) -> None:
         self.k_max = k_max
 
     def fit(self, calibration: Calibration) -> Router:
-        """Learn from the styles of the source what is not new; returns itself."""
+        """Fit to the styles of the source; return the router."""
         self.calibration = calibration
         return self
 
@@ -62,8 +62,8 @@ class Router(ReservoirPart):
 
         Args:
             style: Its style vector ``(d,)``.
-            may_open: False if it must not found a new domain (an incomplete last batch).
-            domain: Its true domain where known; for analysis only.
+            may_open: False if it must not open a domain (an incomplete last batch).
+            domain: Its true domain, if available; for analysis only.
         """
 
     def fallback_route(self) -> Route:
@@ -79,11 +79,11 @@ class Router(ReservoirPart):
     def distance(cls, options: State, shared: State, one: State, other: State) -> float:
         """Return how different the domains of two experts are; up to 1 they count as one domain.
 
-        By default no two domains are the same, so that merged experts stand beside each other.
+        By default no two domains are the same, so that no experts are merged into one.
 
         Args:
             options: The router's :meth:`merge_options`.
-            shared: What the experts of the first share.
+            shared: The shared state of the first reservoir.
             one: The entry of an expert in the router's state.
             other: The entry of another expert.
         """
@@ -91,7 +91,7 @@ class Router(ReservoirPart):
 
 
 def check_finite(style: Tensor | None) -> Tensor:
-    """The style; refuses none at all, and one that would spoil whatever is learned from it."""
+    """Return the style; refuse a missing one, and one that would spoil all that learns from it."""
     if style is None:
         raise ReservoirError("this router looks at styles, but got none: give it a style encoder")
     if not (style.abs() <= LARGEST).all():  # which a NaN is not, either

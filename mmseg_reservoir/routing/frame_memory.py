@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,10 +12,12 @@ from ..core.reservoir_part import State
 
 _AHEAD = 0.75
 """Cosine of two steps that go the same way. That of random frames of one domain is near -1/2."""
-
-
+_ODD = 0.01
+"""Fraction of frames without information about their domain."""
 _COLUMNS = ("styles", "times", "fading")
 """What is saved of every frame, in arrays of the same length."""
+_GAP = 2
+"""Between the clocks of two streams, so that their frames never count as successive ones."""
 
 
 class FrameMemory:
@@ -48,6 +52,13 @@ class FrameMemory:
         self._steps = np.zeros(0)  # half the squared distance of each frame to the one before
         self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # of members, by their times
 
+    @classmethod
+    def of(cls, state: State) -> FrameMemory:
+        """Return the memory of a state, to compute its spreads."""
+        memory = cls(state["experts"][0]["styles"].shape[1], state["shared"]["source_spread"])
+        memory.load_state_dict(state)
+        return memory
+
     def add(self, style: np.ndarray, label: int) -> None:
         """Remember a frame, and forget the oldest of its domain if there are too many."""
         before = self.styles[-1] if len(self.styles) else style
@@ -55,7 +66,7 @@ class FrameMemory:
         self.styles = np.concatenate([self.styles, style[None]])
         self.labels = np.append(self.labels, label)
         self.times = np.append(self.times, self.clock)
-        # The next frame is not known yet: assume that the newest one moves as the one before.
+        # Without the next frame, assume that the newest one moves as the one before.
         ahead = self._goes_ahead()
         self.fading = np.append(self.fading, ahead)
         self.fading[-2:] = ahead
@@ -68,7 +79,7 @@ class FrameMemory:
                 setattr(self, name, np.delete(getattr(self, name), oldest, axis=0))
 
     def _goes_ahead(self) -> bool:
-        """Whether the newest two steps go the same way."""
+        """Return whether the newest two steps go the same way."""
         if len(self.times) < 3 or self.times[-1] - self.times[-3] > 2:
             return False
         before, after = np.diff(self.styles[-3:], axis=0)
@@ -76,22 +87,22 @@ class FrameMemory:
         return bool(before @ after > _AHEAD * length)
 
     def tail(self, n: int) -> np.ndarray:
-        """The newest frames without a gap or a fade, at most ``n``, oldest first."""
+        """Return the newest frames without a gap or a fade, at most ``n``, oldest first."""
         times = self.times[-n:]
         breaks = (np.diff(times, prepend=times[:1]) > 1).nonzero()[0].tolist()
         breaks += (self.fading[-n:].nonzero()[0] + 1).tolist()
         return self.styles[len(self.styles) - len(times) + max(breaks, default=0) :]
 
     def members(self, label: int) -> np.ndarray:
-        """Rows of a domain's frames, without those of a fade."""
+        """Return the rows of a domain's frames, without those of a fade."""
         return np.flatnonzero((self.labels == label) & ~self.fading)
 
     def counts(self) -> np.ndarray:
-        """Members of every domain, ``(K,)``."""
+        """Return the number of members of every domain, ``(K,)``."""
         return np.bincount(self.labels[~self.fading], minlength=self.k)
 
     def means(self) -> np.ndarray:
-        """Mean of every domain, ``(K, d)``; the source lies at zero."""
+        """Return the mean of every domain, ``(K, d)``; that of the source is zero."""
         means = np.zeros((self.k, self.styles.shape[1]))
         for k in range(1, self.k):
             rows = self.members(k)
@@ -103,9 +114,10 @@ class FrameMemory:
         return means
 
     def spreads(self) -> tuple[np.ndarray, float]:
-        """Expected squared distance of a style to the mean of its domain, ``(K,)``; the common one.
+        """Return how far styles are from the mean of their domain, ``(K,)``, and in common.
 
-        From successive frames: a domain that holds two by mistake does not look wider for it.
+        Both are expected squared distances. They follow from successive frames, so that a domain
+        that holds two by mistake does not look wider.
         """
         same = (np.diff(self.times) == 1) & (self.labels[1:] == self.labels[:-1])
         same &= ~(self.fading[1:] | self.fading[:-1])
@@ -116,6 +128,44 @@ class FrameMemory:
         spreads = (self.prior * common + totals) / (self.prior + pairs)
         spreads[0] = self.source_spread
         return spreads.clip(1e-12), max(common, 1e-12)
+
+    def log_likelihoods(self, frame: np.ndarray, dimensions: float) -> np.ndarray:
+        """Return the log-likelihood of a frame under every domain, ``(K,)``.
+
+        Args:
+            frame: Its style.
+            dimensions: Independent directions in which styles scatter.
+        """
+        spreads, common = self.spreads()
+        means, counts = self.means(), self.counts().astype(float)
+        counts[0] = np.inf
+        with np.errstate(divide="ignore"):
+            spreads = spreads * (1 + 1 / counts)
+        squares = np.square(frame - means).sum(axis=1)
+        typical = -dimensions / 2 * (squares / spreads + np.log(spreads))
+        anywhere = common + self.source_spread
+        odd = -dimensions / 2 * (frame @ frame / anywhere + math.log(anywhere))
+        return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
+
+    def as_unknown(self, frames: np.ndarray, dimensions: float) -> np.ndarray:
+        """Return the log-likelihood of the newest 1, 2, ... frames as one domain.
+
+        Its mean and its spread are unknown.
+        """
+        frames = frames[::-1]
+        common = self.spreads()[1]
+        n = np.arange(1, len(frames) + 1)
+        lengths = np.square(np.cumsum(frames, axis=0) / n[:, None]).sum(axis=1)
+        scatter = np.cumsum(np.square(frames).sum(axis=1)) - n * lengths
+        half, ratio = dimensions / 2, self.source_spread / common
+        a0 = self.prior * half
+        a, b0 = a0 + n * half, a0 * common
+        b = b0 + half * (scatter + n * lengths / (1 + n * ratio))
+        gammas = np.array([math.lgamma(value) for value in a]) - math.lgamma(a0)
+        evidence: np.ndarray = (
+            gammas + a0 * math.log(b0) - a * np.log(b) - half * np.log1p(n * ratio)
+        )
+        return evidence
 
     def state_dict(self) -> State:
         """Return the frames of every domain and, for :meth:`SegmentRouter.distance`, its spread."""
@@ -145,5 +195,37 @@ class FrameMemory:
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """A copy of a saved tensor, wherever it was loaded to."""
+    """Return a copy of a saved tensor, wherever it was loaded to."""
     return tensor.cpu().numpy().copy()
+
+
+# Parts of a saved state: what all domains share, and the entry of one
+
+
+def start_after(shared: State) -> int:
+    """Return where the clock of another stream starts, so that no frames of both are successive."""
+    return int(shared["clock"]) + _GAP
+
+
+def merge_frames(one: State, other: State, size: int) -> State:
+    """Return the newest ``size`` frames of two domains, half of them of each if both have enough.
+
+    The frames of the first come first.
+    """
+    pair = one, other
+    counts = [len(entry["times"]) for entry in pair]
+    kept = [
+        min(mine, max(size // 2, size - others))
+        for mine, others in zip(counts, reversed(counts), strict=True)
+    ]
+    return {
+        name: torch.cat([e[name][len(e[name]) - n :] for e, n in zip(pair, kept, strict=True)])
+        for name in _COLUMNS
+    }
+
+
+def newer_frames(entry: State, start: int) -> State:
+    """Return the frames from a time on, by a clock that starts with them."""
+    later = entry["times"] >= start
+    frames = {name: entry[name][later] for name in _COLUMNS}
+    return {**frames, "times": frames["times"] - start}

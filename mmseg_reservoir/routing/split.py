@@ -1,4 +1,4 @@
-"""Whether the members of a domain are of two, each coherent in time."""
+"""The split of a domain in two, each of which is coherent in time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def find_split(
     switch: float,
     run: int,
 ) -> tuple[np.ndarray, float]:
-    """The part of a domain's members that the newest frames belong to, and the evidence for it.
+    """Return the part of a domain that the newest frames belong to, and the evidence for it.
 
-    Two means and a sequence of labels that seldom changes are fitted in turn, beginning with the
+    Two means and a sequence of labels that seldom changes are fitted in turn, starting with the
     newest frames against all others.
 
     Args:
         styles: The members ``(n, d)``, oldest first.
-        times: When each of them came. After a gap the other part is as likely.
+        times: The frame number of each. After a gap both parts are equally likely.
         precision: One over the spread of the domain.
         reach: Squared distance at which another domain is expected.
         dimensions: Independent directions in which styles scatter.
         switch: Probability of a change from one frame to the next.
-        run: Frames that both parts must last on the average.
+        run: Number of frames that both parts must last on average.
 
     Returns:
         Whether each member belongs to the new part, and the log odds for it; minus infinity
@@ -46,7 +46,7 @@ def find_split(
             return -math.inf
         changes = np.append(True, labels[1:] != labels[:-1])
         runs = changes | starts
-        # Odd frames that come again and again look like a domain, but never stay.
+        # Repeated odd frames look like a domain, but come one at a time.
         if min(n / (runs & labels).sum(), m / (runs & ~labels).sum()) < run:
             return -math.inf
         pairs = n * m / (n + m)
@@ -74,9 +74,9 @@ def find_split(
 
 
 def _nearer(products: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How much nearer each member is, by squares, to the mean of those with the label.
+    """Return how much nearer each member is, by squares, to the mean of those with the label.
 
-    From the members' products with each other, which are few: styles are long vectors.
+    It is computed from the members' products, which are few, while styles are long vectors.
     """
     far, near = (rows / rows.sum() for rows in (~labels, labels))
     to_far, to_near = products @ far, products @ near
@@ -85,7 +85,7 @@ def _nearer(products: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _decode(gains: np.ndarray, starts: np.ndarray, price: float) -> np.ndarray:
-    """The best sequence of two labels (Viterbi); ``gains``: of the second label over the first."""
+    """Return the best sequence of two labels (Viterbi), by the gains of the second one."""
     first, second = 0.0, 0.0
     back = []
     for gain, start in zip(gains.tolist(), starts.tolist(), strict=True):

@@ -88,7 +88,7 @@ class StyleMemory(ABC):
         return {"seen": self.seen, "rows": self.styles, "generator": generator}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`; the styles stay on the device that they are on in it."""
+        """Restore :meth:`state_dict`, with the styles on the device of the state."""
         rows = [] if state["rows"] is None else list(state["rows"].clone())
         if len(rows) > self.capacity:
             raise ReservoirError(

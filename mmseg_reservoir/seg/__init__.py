@@ -1,7 +1,6 @@
 """MMSegmentation integration: wrapper, loop, hooks and datasets of a test run."""
 
-import warnings
-
+from mmseg_reservoir._renamed import renamed_names
 from mmseg_reservoir.seg.compat import (
     enable_mmseg_without_compiled_ops,
     import_mmengine_without_transformers,
@@ -43,17 +42,9 @@ __all__ = [
     "VisitIoUMetric",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Return an attribute that was renamed or moved, with a warning."""
-    if name == "UnlabelledImages":  # the old name
-        message = f"{__name__}.{name} is now UnlabeledImages"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return UnlabeledImages
-    if name in ("FrameResult", "ReservoirInferencer"):
-        from .. import footage
-
-        message = f"mmseg_reservoir.seg.{name} is now mmseg_reservoir.footage.{name}: import that"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(footage, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_OLD_NAMES = {
+    "UnlabelledImages": "seg.datasets.UnlabeledImages",  # old name
+    "FrameResult": "footage.FrameResult",
+    "ReservoirInferencer": "footage.ReservoirInferencer",
+}
+__getattr__ = renamed_names(__name__, _OLD_NAMES)

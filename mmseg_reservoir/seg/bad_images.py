@@ -12,7 +12,7 @@ from mmengine.dataset import pseudo_collate
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..datasets.check.file_facts import Facts, examine
+from ..datasets.check.file_facts import examine
 from ..errors import ReservoirError
 
 _SMALLEST = 8
@@ -89,20 +89,14 @@ def check_sizes(inputs: Sequence[Tensor]) -> None:
 
 
 def explain(info: Mapping[str, Any], error: Exception) -> str:
-    """Return which file of a sample could not be read, and why.
-
-    Args:
-        info: The sample's entry in an mmseg dataset.
-        error: The error that its pipeline raised.
-    """
+    """Return which file of a sample could not be read, and why, after an error of its pipeline."""
     files = {key: str(info[key]) for key in ("img_path", "seg_map_path") if info.get(key)}
     label = files.get("seg_map_path")
     if label and not Path(label).exists() and label not in str(error):
         del files["seg_map_path"]  # labels are optional: the pipeline did not read it
     facts = {key: examine(Path(file), key == "seg_map_path") for key, file in files.items()}
     for key, file in files.items():
-        fault = _fault_of_file(facts[key])
-        if fault:
+        if fault := "is empty (0 bytes)" if facts[key].size == 0 else facts[key].fault:
             return f"cannot read {file}, which {fault}: {_REMEDY}"
     shapes: list[Any] = [fact.shape for fact in facts.values()]
     if len(shapes) == 2 and None not in shapes and shapes[0] != shapes[1]:
@@ -112,10 +106,6 @@ def explain(info: Mapping[str, Any], error: Exception) -> str:
 
 
 _REMEDY = "the file is missing or damaged; restore or remove it"
-
-
-def _fault_of_file(facts: Facts) -> str | None:
-    return "is empty (0 bytes)" if facts.size == 0 else facts.fault
 
 
 def _fault_of_sample(sample: Any) -> str | None:

@@ -27,12 +27,7 @@ from mmseg_reservoir.io.checkpoints import (
 
 
 def load(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:
-    """Return the checkpoint in a file or at an http(s) address, see :func:`read_checkpoint`.
-
-    Args:
-        path: The file or address. Downloads are kept in torch's hub folder.
-        map_location: Device of the tensors, as in :func:`torch.load`. Defaults to the CPU.
-    """
+    """:func:`read_checkpoint` of a file or an http(s) address, kept in torch's hub folder."""
     if str(path).startswith(("http://", "https://")):
         path = _download(str(path))
     return read_checkpoint(path, map_location)
@@ -62,11 +57,7 @@ def check_compatible(
     MMEngine loads with ``strict=False``: it only logs different names or shapes, and the model
     keeps random weights.
 
-    Args:
-        model: The model that will get the weights.
-        checkpoint: The result of :func:`load`: ``{"state_dict": ...}`` or the weights themselves.
-        allow_mismatch: Whether to log a mismatch as a warning instead of raising an error. Defaults
-            to False.
+    With ``allow_mismatch`` a misfit is only logged.
     """
     if is_model_wrapper(model):
         model = cast(nn.Module, model.module)
@@ -120,7 +111,7 @@ class StrictCheckpointHook(Hook):
 
 
 def _count(weights: Mapping[str, Any]) -> int:
-    """Return the number of tensors, without the counters that MMEngine ignores."""
+    # Without the counters that MMEngine ignores, too.
     return sum(not name.endswith("num_batches_tracked") for name in weights)
 
 

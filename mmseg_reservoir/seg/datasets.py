@@ -86,9 +86,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 def make_labels_optional(dataset: Any) -> None:
     """Make a dataset without any label readable. Its images are adapted to, but not scored.
 
-    Args:
-        dataset: Any dataset, after ``full_init``. It does not change if it is not mmengine's, or
-            if its files are not on this disk.
+    A dataset that is not mmengine's, or has files that are not on this disk, does not change.
     """
     for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
         if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
@@ -243,7 +241,6 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """Return the images of the chosen sequences with their labels."""
         samples = super().load_data_list()
         if not self.wanted:
             return samples

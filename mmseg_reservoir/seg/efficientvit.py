@@ -73,7 +73,6 @@ class Residual(nn.Module):
         self.block = block
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum."""
         return x + self.block(x)
 
 

@@ -32,27 +32,19 @@ def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
       averaged map. The graph holds every window, so the memory of an update grows with their
       number.
 
-    Args:
-        model: The segmentor, or a copy of it.
-        inputs: Preprocessed images, ``(N, 3, H, W)``.
 
-    Raises:
-        ReservoirError: If the model returns anything but logits of two or more classes.
+    A model that gives anything but logits of two or more classes is an error.
     """
-    with explain_unfit(model, inputs):
-        return _forward(model, inputs)
-
-
-def _forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
     mode = model.test_cfg.get("mode", "whole")
-    if mode == "whole":
-        return _logits(model(inputs, mode="tensor"), inputs)
-    if mode == "slide":
-        _window(model.test_cfg)
-        size = inputs.shape[-2:]
-        # Separate dicts, because mmseg writes the size of the current window into them.
-        metas = [{"ori_shape": size, "img_shape": size} for _ in inputs]
-        return _logits(model.slide_inference(inputs, metas), inputs)
+    with explain_unfit(model, inputs):
+        if mode == "whole":
+            return _logits(model(inputs, mode="tensor"), inputs)
+        if mode == "slide":
+            _window(model.test_cfg)
+            size = inputs.shape[-2:]
+            # One each: mmseg writes the size of the current window into them.
+            metas = [{"ori_shape": size, "img_shape": size} for _ in inputs]
+            return _logits(model.slide_inference(inputs, metas), inputs)
     raise ReservoirError(
         f"model.test_cfg.mode is {mode!r}: write 'whole', or 'slide' with a crop_size and a stride"
     )
@@ -88,7 +80,6 @@ def check_model(model: Any, inputs: Tensor) -> None:
 
 
 def _logits(output: Any, inputs: Tensor) -> Tensor:
-    """Return the output if it is a map of logits; otherwise raise an error."""
     if not isinstance(output, Tensor):
         raise ReservoirError(
             f"the model gives {_describe(output)}, no map of logits: mask classification heads "
@@ -118,7 +109,6 @@ def _describe(output: Any) -> str:
 
 
 def _window(test_cfg: Any) -> tuple[int, int]:
-    """Return height and width of a sliding window; refuse windows that leave gaps."""
     crop, stride = test_cfg.get("crop_size"), test_cfg.get("stride")
     for size in (crop, stride):
         pair = isinstance(size, (list, tuple)) and len(size) == 2

@@ -100,10 +100,9 @@ class FrameClock:
     def spend(self, work: Iterable[str]) -> None:
         """Start a step with these stages at the current time."""
         assert self.step_seconds is not None
-        if isinstance(self.step_seconds, Mapping):
-            cost = sum(self.step_seconds.get(stage, 0.0) for stage in work)
-        else:
-            cost = self.step_seconds
+        cost = self.step_seconds
+        if isinstance(cost, Mapping):
+            cost = sum(cost.get(stage, 0.0) for stage in work)
         self.free_at = self.seconds + cost
 
     def report(self) -> dict[str, Any]:
@@ -117,6 +116,5 @@ class FrameClock:
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
         for name, value in state.items():
             setattr(self, name, value)

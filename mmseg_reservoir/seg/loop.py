@@ -97,15 +97,12 @@ class RecurringTestLoop(TestLoop):
     ) -> None:
         unknown = with_new_names(unknown)
         extra_eval_sets = unknown.pop("extra_eval_sets", extra_eval_sets)
-        extra = dict(extra_eval_sets=extra_eval_sets)
-        plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
-        timing = dict(missed=missed, step_seconds=step_seconds)
-        self.check(
-            dict(domains=domains, frame_rate=frame_rate, **extra, **timing, **plain, **unknown)
-        )
-        self._timing: dict[str, Any] | None = None
-        if frame_rate is not None:
-            self._timing = dict(frame_rate=frame_rate, **timing)
+        plain: dict[str, Any] = dict(domains=domains, extra_eval_sets=extra_eval_sets)
+        plain |= dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
+        timing: dict[str, Any] = dict(frame_rate=frame_rate, missed=missed)
+        timing["step_seconds"] = step_seconds
+        self.check({**plain, **timing, **unknown})
+        self._timing = None if frame_rate is None else timing
         self.skips = on_bad_image == "skip"
         extra_sets = domains_by_name(extra_eval_sets, "extra_eval_sets")
         self._extra_loaders = self._loaders(runner, dataloader, extra_sets)
@@ -126,7 +123,8 @@ class RecurringTestLoop(TestLoop):
     def check(options: Mapping[str, Any]) -> None:
         """Raise an error if options of ``test_cfg`` are invalid."""
         options = with_new_names(without_scope(options))
-        check_options(RecurringTestLoop, options, "test_cfg", ("runner", "dataloader", "evaluator"))
+        injected = ("runner", "dataloader", "evaluator")
+        options = check_options(RecurringTestLoop, options, "test_cfg", injected)
         domains = options.get("domains", ("fog",))
         if not domains:
             raise ReservoirError("test_cfg.domains is empty: name one or more domains")
@@ -159,7 +157,6 @@ class RecurringTestLoop(TestLoop):
 
     @property
     def total_images(self) -> int:
-        """Number of images in the whole stream."""
         return sum(len(self.loaders[visit.domain].dataset) for visit in self.visits)
 
     def run(self) -> dict[str, float]:
@@ -172,7 +169,13 @@ class RecurringTestLoop(TestLoop):
             try:
                 self.runner.call_hook("before_test")
                 self.runner.model.eval()
-                self._start_clock()
+                if self.clock is not None:
+                    if not isinstance(self.runner.model, AdaptiveSegmentor):
+                        raise ReservoirError(
+                            "test_cfg.frame_rate is for models that adapt: add "
+                            "dict(type='AdaptationHook') to custom_hooks, or leave it out"
+                        )
+                    self.runner.model.clock = self.clock
                 self._test_extra_sets()
                 for visit in self.visits[self._begun :]:
                     self._run_visit(visit)
@@ -183,16 +186,6 @@ class RecurringTestLoop(TestLoop):
             self.runner.call_hook("after_test")
         scores = [score for score in self._scores.values() if not math.isnan(score)]
         return {**self._scores, "mIoU": sum(scores) / len(scores)} if scores else {}
-
-    def _start_clock(self) -> None:
-        if self.clock is None:
-            return
-        if not isinstance(self.runner.model, AdaptiveSegmentor):
-            raise ReservoirError(
-                "test_cfg.frame_rate is for models that adapt: add dict(type='AdaptationHook') to "
-                "custom_hooks, or leave it out"
-            )
-        self.runner.model.clock = self.clock
 
     def _restart(self) -> None:
         self.clock = None if self._timing is None else FrameClock(**self._timing)
@@ -247,7 +240,9 @@ class RecurringTestLoop(TestLoop):
             bad: Sequence[BadImage] = ()
             if self.skips:
                 batch, bad = batch
-                self._report_bad(bad)
+            for image in bad:
+                self.skipped.append({"round": visit.round, "domain": visit.domain, **vars(image)})
+                self.runner.logger.warning(f"image skipped: {image.cause}")
             if self.clock is not None:
                 self.clock.arrive(len(bad) + (0 if batch is None else len(batch["inputs"])))
             if batch is not None:
@@ -277,15 +272,8 @@ class RecurringTestLoop(TestLoop):
         with torch.random.fork_rng(devices=[]):
             return iter(_without_first(self.dataloader, self.batches_done))
 
-    def _report_bad(self, bad: Sequence[BadImage]) -> None:
-        where = self.visit
-        for image in bad:
-            self.skipped.append({"round": where.round, "domain": where.domain, **vars(image)})
-            self.runner.logger.warning(f"image skipped: {image.cause}")
-
 
 def _without_first(loader: Any, count: int) -> DataLoader:
-    """Return a loader without its first ``count`` batches, which are not read."""
     return DataLoader(
         loader.dataset,
         batch_sampler=list(loader.batch_sampler)[count:],

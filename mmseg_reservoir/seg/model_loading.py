@@ -80,7 +80,6 @@ def find_in_zoo(name: str) -> tuple[Path, str]:
 
 @cache
 def _zoo_models() -> dict[str, dict[str, Any]]:
-    """Return the metafile entry of each model by name; missing metafiles are skipped."""
     index = _ZOO / "model-index.yml"
     if not index.is_file():
         raise ReservoirError(
@@ -97,7 +96,6 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _with_test_data(cfg: Config) -> Config:
-    """Return a copy of a config with a test dataloader of single images."""
     dataset = (cfg.get("test_dataloader") or {}).get("dataset") or {}
     steps = list(dataset.get("pipeline") or _PIPELINE)
     cfg.test_dataloader = dict(
@@ -110,11 +108,7 @@ def _with_test_data(cfg: Config) -> Config:
 
 
 def check_packages(options: Any) -> None:
-    """Raise an error if a model has parts from an MM package that is not installed.
-
-    Args:
-        options: The config of the model, or of a part of it.
-    """
+    """Refuse a model, or a part of one, that needs an MM package that is not installed."""
     if isinstance(options, (list, tuple)):
         options = dict(enumerate(options))
     if not isinstance(options, Mapping):
@@ -177,11 +171,9 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
         )
         return _numbered_classes(count)
     palette = meta.get("palette") or ()
-    fits = len(palette) == count
-    return {
-        "classes": tuple(classes),
-        "palette": palette if fits else _numbered_classes(count)["palette"],
-    }
+    if len(palette) != count:
+        palette = _numbered_classes(count)["palette"]
+    return {"classes": tuple(classes), "palette": palette}
 
 
 def class_count(model: Any) -> int:

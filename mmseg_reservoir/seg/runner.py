@@ -131,7 +131,6 @@ def with_learning_rate(cfg: Config, lr: float) -> Config:
 
 
 def _check(cfg: Config, grid: Sequence[float]) -> None:
-    """Raise an error for mistakes in the config or the grid before the first run."""
     if not grid or len({f"{lr:g}" for lr in grid}) < len(grid):
         raise ReservoirError(f"--lr-grid needs learning rates that differ, got {list(grid)}")
     for lr in grid:

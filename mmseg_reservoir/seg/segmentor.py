@@ -40,10 +40,7 @@ class AdaptiveSegmentor(BaseModel):
     model and pipeline, because both need loaded weights.
 
     Args:
-        model: The segmentor, with its weights loaded.
-        pipeline: A pipeline around that model.
-        batch_size: Images of a complete batch; the last batch of a visit may be smaller. Defaults
-            to 1.
+        batch_size: The size of complete batches; the last batch of a visit may be smaller.
     """
 
     def __init__(
@@ -164,7 +161,6 @@ class AdaptiveSegmentor(BaseModel):
 
 
 def _name_broken_image(inputs: Tensor, data_samples: list) -> None:
-    """Raise an error that names the first image with NaN or infinite values."""
     for image, sample in zip(inputs, data_samples, strict=True):
         if not torch.isfinite(image).all():
             raise ReservoirError(

@@ -47,11 +47,7 @@ def preprocessor_range(preprocessor: nn.Module) -> ImageRange:
 class ConfigSource:
     """The images of the config's ``source_images``, read by the test pipeline.
 
-    They are read at first use, because many runs need none.
-
-    Args:
-        cfg: Config with the source images and the test data.
-        model: Segmentor, which preprocesses the images.
+    They are read on first use: a plain method needs none, and a saved calibration replaces them.
     """
 
     def __init__(self, cfg: Config, model: Any) -> None:

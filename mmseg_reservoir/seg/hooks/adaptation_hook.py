@@ -147,7 +147,6 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
 
 @torch.no_grad()
 def _first_inputs(runner: Runner, model: Any) -> Tensor:
-    """Return the first usable image of the stream, preprocessed."""
     dataset = runner.test_loop.dataloader.dataset
     samples = (dataset[index] for index in range(len(dataset)))
     usable = next((one for one in samples if not isinstance(one, BadImage)), None)

@@ -35,7 +35,6 @@ class ProgressHook(Hook):
         self._progress: Any = None  # a StreamProgress while a test runs
 
     def before_test(self, runner: Runner) -> None:
-        """Start the clock and, on a terminal, the bar."""
         loop = runner.test_loop
         self._progress = StreamProgress(
             loop.total_images,
@@ -71,7 +70,6 @@ class ProgressHook(Hook):
         self._progress.end_visit(score)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the stream."""
         return self._progress.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

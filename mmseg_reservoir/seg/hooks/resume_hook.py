@@ -45,12 +45,8 @@ class ResumeHook(Hook):
         images: int | None = None,
         keep_mb: float = 500.0,
     ) -> None:
-        self.options: dict[str, Any] = {
-            "resume": resume,
-            "overwrite": overwrite,
-            "minutes": minutes,
-        }
-        self.options |= {"images": images, "keep_mb": keep_mb}
+        self.options: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
+        self.options |= {"minutes": minutes, "images": images, "keep_mb": keep_mb}
 
     def before_run(self, runner: Runner) -> None:
         """Check and lock the work directory before anything is computed."""

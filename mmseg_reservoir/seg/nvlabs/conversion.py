@@ -73,11 +73,7 @@ def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:
 
 
 def detect_layout(names: Iterable[str]) -> str:
-    """Return ``"nvlabs"`` or ``"mmseg0"`` (mmseg's names, equal in its versions 0 and 1).
-
-    Raises:
-        ReservoirError: If the names have neither layout, or are those of a backbone only.
-    """
+    """Return ``"nvlabs"`` or ``"mmseg0"`` (mmseg's names, the same in its versions 0 and 1)."""
     names = list(names)
 
     def any_starts(*prefixes: str) -> bool:
@@ -104,8 +100,7 @@ def detect_layout(names: Iterable[str]) -> str:
 def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
     """Rename and reshape NVlabs' tensors for ``configs/_base_/models/segformer_mit-b5_nvlabs.py``.
 
-    Raises:
-        ReservoirError: If that model has no such tensor.
+    A tensor without a place in that model is an error.
     """
     dropped = [name for name in weights if _UNUSED.match(name)]
     used = {name: tensor for name, tensor in weights.items() if name not in dropped}
@@ -114,10 +109,9 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
         new = _new_name(name)
         if new is None:
             unknown.append(name)
-        elif _BECOME_CONVOLUTIONS.search(name):
-            converted[new] = tensor[:, :, None, None]
         else:
-            converted[new] = tensor
+            is_convolution = _BECOME_CONVOLUTIONS.search(name)
+            converted[new] = tensor[:, :, None, None] if is_convolution else tensor
     if unknown:
         raise ReservoirError(
             f"{len(unknown)} of the checkpoint's {len(weights)} tensors have no place in NVlabs' "
@@ -127,12 +121,7 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
 
 
 def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> None:
-    """Check that the weights have exactly the tensors of a model, in the same shapes.
-
-    Args:
-        weights: Tensors by name.
-        expected: Shapes of the model's tensors by name.
-    """
+    """Check that weights fit a model exactly: no missing or additional tensor, no other shape."""
     saved = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if _size(saved) != _size(expected):
         raise ReservoirError(
