@@ -89,7 +89,7 @@ def check_sizes(inputs: Sequence[Tensor]) -> None:
 
 
 def explain(info: Mapping[str, Any], error: Exception) -> str:
-    """Return which file of a sample could not be read, and why, after an error of its pipeline."""
+    """Return which file of a sample could not be read, and why, from the error of its pipeline."""
     files = {key: str(info[key]) for key in ("img_path", "seg_map_path") if info.get(key)}
     label = files.get("seg_map_path")
     if label and not Path(label).exists() and label not in str(error):

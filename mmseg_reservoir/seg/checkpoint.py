@@ -27,7 +27,7 @@ from mmseg_reservoir.io.checkpoints import (
 
 
 def load(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:
-    """:func:`read_checkpoint` of a file or an http(s) address, kept in torch's hub folder."""
+    """Return the checkpoint in a file or at an http(s) address, kept in torch's hub folder."""
     if str(path).startswith(("http://", "https://")):
         path = _download(str(path))
     return read_checkpoint(path, map_location)
@@ -57,7 +57,7 @@ def check_compatible(
     MMEngine loads with ``strict=False``: it only logs different names or shapes, and the model
     keeps random weights.
 
-    With ``allow_mismatch`` a misfit is only logged.
+    With ``allow_mismatch`` a mismatch is only logged.
     """
     if is_model_wrapper(model):
         model = cast(nn.Module, model.module)
@@ -111,7 +111,7 @@ class StrictCheckpointHook(Hook):
 
 
 def _count(weights: Mapping[str, Any]) -> int:
-    # Without the counters that MMEngine ignores, too.
+    # MMEngine ignores these counters, too.
     return sum(not name.endswith("num_batches_tracked") for name in weights)
 
 

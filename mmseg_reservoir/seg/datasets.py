@@ -86,7 +86,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 def make_labels_optional(dataset: Any) -> None:
     """Make a dataset without any label readable. Its images are adapted to, but not scored.
 
-    A dataset that is not mmengine's, or has files that are not on this disk, does not change.
+    A dataset does not change if it is not mmengine's, or if its files are not on this disk.
     """
     for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
         if part is not None:  # of a ConcatDataset, a RepeatDataset, ...

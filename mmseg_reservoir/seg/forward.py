@@ -33,7 +33,7 @@ def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
       number.
 
 
-    A model that gives anything but logits of two or more classes is an error.
+    A model that returns anything but logits of two or more classes is an error.
     """
     mode = model.test_cfg.get("mode", "whole")
     with explain_unfit(model, inputs):
@@ -42,7 +42,7 @@ def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
         if mode == "slide":
             _window(model.test_cfg)
             size = inputs.shape[-2:]
-            # One each: mmseg writes the size of the current window into them.
+            # Separate dicts, because mmseg writes the size of the current window into them.
             metas = [{"ori_shape": size, "img_shape": size} for _ in inputs]
             return _logits(model.slide_inference(inputs, metas), inputs)
     raise ReservoirError(

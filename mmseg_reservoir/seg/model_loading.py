@@ -108,7 +108,7 @@ def _with_test_data(cfg: Config) -> Config:
 
 
 def check_packages(options: Any) -> None:
-    """Refuse a model, or a part of one, that needs an MM package that is not installed."""
+    """Raise an error if a model, or a part of one, needs an MM package that is not installed."""
     if isinstance(options, (list, tuple)):
         options = dict(enumerate(options))
     if not isinstance(options, Mapping):

@@ -40,7 +40,8 @@ class AdaptiveSegmentor(BaseModel):
     model and pipeline, because both need loaded weights.
 
     Args:
-        batch_size: The size of complete batches; the last batch of a visit may be smaller.
+        batch_size: Images of a complete batch; the last batch of a visit may be smaller. Defaults
+            to 1.
     """
 
     def __init__(

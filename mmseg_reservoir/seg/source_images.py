@@ -47,7 +47,7 @@ def preprocessor_range(preprocessor: nn.Module) -> ImageRange:
 class ConfigSource:
     """The images of the config's ``source_images``, read by the test pipeline.
 
-    They are read on first use: a plain method needs none, and a saved calibration replaces them.
+    They are read at first use, because many runs need none.
     """
 
     def __init__(self, cfg: Config, model: Any) -> None:

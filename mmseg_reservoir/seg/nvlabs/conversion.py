@@ -100,7 +100,7 @@ def detect_layout(names: Iterable[str]) -> str:
 def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
     """Rename and reshape NVlabs' tensors for ``configs/_base_/models/segformer_mit-b5_nvlabs.py``.
 
-    A tensor without a place in that model is an error.
+    A tensor that this model does not have is an error.
     """
     dropped = [name for name in weights if _UNUSED.match(name)]
     used = {name: tensor for name, tensor in weights.items() if name not in dropped}
@@ -121,7 +121,7 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
 
 
 def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> None:
-    """Check that weights fit a model exactly: no missing or additional tensor, no other shape."""
+    """Check that the weights have exactly the tensors of a model, in the same shapes."""
     saved = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if _size(saved) != _size(expected):
         raise ReservoirError(
