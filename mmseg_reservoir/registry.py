@@ -66,7 +66,10 @@ _TABLES: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
-    """Decorator: register a class or function by its name in configs, as one of ``KINDS``."""
+    """Return a decorator that registers a class or function by its name in configs.
+
+    ``kind`` is one of ``KINDS``.
+    """
     parts = table(kind)
 
     def add(part: T) -> T:

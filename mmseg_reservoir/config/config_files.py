@@ -34,9 +34,9 @@ def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str
 def read_config(
     path: str | Path, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Read a config file and apply changes by dotted keys, of which some are ``optional``.
+    """Read a config file and apply changes by dotted keys, see :func:`merge_options`.
 
-    Its ``custom_imports`` are left to :func:`import_custom_modules`.
+    The modules of ``custom_imports`` are not imported (see :func:`import_custom_modules`).
     """
     return merge_options(read_file(find_config(path)), changes, optional)
 
@@ -44,7 +44,7 @@ def read_config(
 def merge_options(
     cfg: Config, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Apply changes to a config; it must have their top-level keys, except the optional ones."""
+    """Return a config with changes. It must have their top-level keys, except optional ones."""
     valid = {*cfg, *optional}
     for key in changes:
         top = key.split(".")[0]
