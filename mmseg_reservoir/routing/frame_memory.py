@@ -1,4 +1,4 @@
-"""The newest frames of every domain, with its mean and spread."""
+"""The newest frames of every domain, with the mean and spread of each domain."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from torch import Tensor
 from ..core.reservoir_part import State
 
 _AHEAD = 0.75
-"""Cosine of two steps that go the same way. That of random frames of one domain is near -1/2."""
+"""Cosine above which two successive steps have the same direction. Random frames of one domain
+have a cosine near -1/2."""
 
 
 _COLUMNS = ("styles", "times", "fading")
-"""What is saved of every frame, in arrays of the same length."""
+"""The saved attributes, arrays with one entry per frame."""
 
 
 class FrameMemory:
-    """Styles in the order of time, each with the domain it is thought to be of.
+    """Styles of frames in the order of time, each labeled with a domain.
 
-    Labels may be changed later: mean and spread of a domain always follow from its present members.
-    A frame that lies on the way from the one before to the one after is part of a fade. It is of
-    no domain, and nothing is learned from it.
+    Labels may change. Mean and spread of a domain are computed from its current members.
+    A frame between its two neighbors in style space is part of a fade. It belongs to no domain,
+    and nothing is learned from it.
 
     Args:
         width: Length of a style.
         spread: Expected squared length of a source style.
-        size: Members that are kept of every domain; the oldest go first.
-        prior: The spread of a domain leans on the common one as if that were so many members; so
-            does the common one on that of the source.
-        recent: Frames of the source that are kept; domain 0 does not learn.
+        size: Largest number of frames per domain; the oldest are removed. Defaults to 40.
+        prior: Weight of the common spread in that of a domain, in pairs of successive frames. The
+            source's spread has the same weight in the common one. Defaults to 2.
+        recent: Largest number of frames of domain 0, which does not learn. Defaults to 12.
     """
 
     def __init__(
@@ -45,17 +46,17 @@ class FrameMemory:
         self.labels = np.zeros(0, dtype=int)
         self.times = np.zeros(0, dtype=int)
         self.fading = np.zeros(0, dtype=bool)
-        self._steps = np.zeros(0)  # half the squared distance of each frame to the one before
-        self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # of members, by their times
+        self._steps = np.zeros(0)  # half the squared distance to the previous frame
+        self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # by domain, with its times
 
     def add(self, style: np.ndarray, label: int) -> None:
-        """Remember a frame, and forget the oldest of its domain if there are too many."""
+        """Store a frame; remove the oldest of its domain if there are too many."""
         before = self.styles[-1] if len(self.styles) else style
         self._steps = np.append(self._steps, np.square(style - before).sum() / 2)
         self.styles = np.concatenate([self.styles, style[None]])
         self.labels = np.append(self.labels, label)
         self.times = np.append(self.times, self.clock)
-        # The next frame is not known yet: assume that the newest one moves as the one before.
+        # The next frame is unknown: mark the newest one as fading if the one before is.
         ahead = self._goes_ahead()
         self.fading = np.append(self.fading, ahead)
         self.fading[-2:] = ahead
@@ -68,7 +69,7 @@ class FrameMemory:
                 setattr(self, name, np.delete(getattr(self, name), oldest, axis=0))
 
     def _goes_ahead(self) -> bool:
-        """Whether the newest two steps go the same way."""
+        """Return whether the newest two steps have the same direction."""
         if len(self.times) < 3 or self.times[-1] - self.times[-3] > 2:
             return False
         before, after = np.diff(self.styles[-3:], axis=0)
@@ -76,22 +77,22 @@ class FrameMemory:
         return bool(before @ after > _AHEAD * length)
 
     def tail(self, n: int) -> np.ndarray:
-        """The newest frames without a gap or a fade, at most ``n``, oldest first."""
+        """Return the newest frames after the last gap or fade, at most ``n``, oldest first."""
         times = self.times[-n:]
         breaks = (np.diff(times, prepend=times[:1]) > 1).nonzero()[0].tolist()
         breaks += (self.fading[-n:].nonzero()[0] + 1).tolist()
         return self.styles[len(self.styles) - len(times) + max(breaks, default=0) :]
 
     def members(self, label: int) -> np.ndarray:
-        """Rows of a domain's frames, without those of a fade."""
+        """Return the row indices of a domain's frames, without those of a fade."""
         return np.flatnonzero((self.labels == label) & ~self.fading)
 
     def counts(self) -> np.ndarray:
-        """Members of every domain, ``(K,)``."""
+        """Return the number of members of every domain, ``(K,)``."""
         return np.bincount(self.labels[~self.fading], minlength=self.k)
 
     def means(self) -> np.ndarray:
-        """Mean of every domain, ``(K, d)``; the source lies at zero."""
+        """Return the mean of every domain, ``(K, d)``; that of the source is zero."""
         means = np.zeros((self.k, self.styles.shape[1]))
         for k in range(1, self.k):
             rows = self.members(k)
@@ -103,9 +104,10 @@ class FrameMemory:
         return means
 
     def spreads(self) -> tuple[np.ndarray, float]:
-        """Expected squared distance of a style to the mean of its domain, ``(K,)``; the common one.
+        """Return the spread of every domain, ``(K,)``, and the spread common to all.
 
-        From successive frames: a domain that holds two by mistake does not look wider for it.
+        A spread is the expected squared distance of a style to the mean of its domain. Estimating
+        it from successive frames avoids too large values where a label covers two domains.
         """
         same = (np.diff(self.times) == 1) & (self.labels[1:] == self.labels[:-1])
         same &= ~(self.fading[1:] | self.fading[:-1])
@@ -145,5 +147,5 @@ class FrameMemory:
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """A copy of a saved tensor, wherever it was loaded to."""
+    """Return a copy of a tensor of any device as an array."""
     return tensor.cpu().numpy().copy()

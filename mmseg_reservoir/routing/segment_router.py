@@ -23,11 +23,11 @@ from .frame_memory import FrameMemory, as_array
 from .split import find_split
 
 _ODD = 0.01
-"""Fraction of frames without information about their domain."""
+"""Assumed fraction of frames without information about their domain."""
 _SOURCE_WINDOWS = 4000
-"""Drawn with a fixed seed, for the largest square of the mean of ``run`` source frames."""
+"""Number of random windows of ``run`` source frames that :meth:`SegmentRouter.fit` draws."""
 _GAP = 2
-"""Between the clocks of two streams: frames so far apart are not taken for successive ones."""
+"""Clock gap between two merged streams, so that their frames do not count as successive."""
 
 
 @register("router", "segment")
@@ -42,16 +42,19 @@ class SegmentRouter(Router):
       part that the newest frame belongs to becomes the new domain, with all its earlier members.
 
     Args:
-        space: In which styles are compared; None for whitened ones.
-        k_max: The largest number of domains.
-        run: The fewest frames that found a domain, and that a domain lasts on the average.
-        odds: Log odds that are needed to open a domain.
-        patience: A domain that has explained this many frames needs one more log odds to be split.
-        margin: Frames are not of the source if the square of their mean is this many times the
-            largest one of windows of source frames.
-        switch: Probability that the domain changes from one frame to the next.
-        lag: Number of newest frames with labels that may still change.
-        members: Frames that are kept of every domain.
+        space: Space in which styles are compared. Defaults to None: standardized, whitened and
+            squashed styles.
+        k_max: Largest number of domains. Defaults to 16.
+        run: Fewest frames of a new domain, and shortest mean run of both parts of a split, in
+            frames. Defaults to 4.
+        odds: Log odds needed to open a domain. Defaults to 5.
+        patience: Number of frames of a domain that raise the log odds to split it by one. Defaults
+            to 10.
+        margin: Factor of the smallest squared distance of new frames from the source: the largest
+            one of a window of source frames. Defaults to 1.5.
+        switch: Probability that the domain changes from one frame to the next. Defaults to 0.1.
+        lag: Number of newest frames with labels that may still change. Defaults to 12.
+        members: Largest number of frames per domain. Defaults to 40.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class SegmentRouter(Router):
         self.tau: float | None = None
 
     def fit(self, calibration: Calibration) -> SegmentRouter:
-        """Learn the space and how far out windows of source frames lie."""
+        """Fit the space and the threshold ``tau`` to source styles; return the router."""
         super().fit(calibration)
         self.space.fit(calibration.styles, calibration.groups)
         source = self.space.held_out.double().numpy()
@@ -101,12 +104,12 @@ class SegmentRouter(Router):
     def route(
         self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
-        """Route one style vector and learn from it."""
+        """Return the route of a style vector, and learn from it."""
         frame = self.space(check_finite(style)).double().numpy()
         self._filter(frame)
         index = int(self.posterior.argmax())
         self.memory.add(frame, index)
-        # An unknown domain explains the frame better than all known ones do.
+        # The frame fits unless an unknown domain explains it better than all known ones.
         fits = self.k == self.k_max or self._unknown(frame[None])[0] <= self._known[-1]
         is_new = may_open and self.k < self.k_max and self._found()
         if not is_new:
@@ -119,12 +122,12 @@ class SegmentRouter(Router):
         return Route(index, weights, is_new, fits=bool(is_new or fits))
 
     def fallback_route(self) -> Route:
-        """Return the route of the frames before, for a frame without information."""
+        """Return the route of the previous frames, for a frame without a usable style."""
         posterior = torch.from_numpy(self.posterior).float()
         return Route(int(posterior.argmax()), posterior, is_new=False, fits=False)
 
     def _log_likelihoods(self, frame: np.ndarray) -> np.ndarray:
-        """Of one frame under every domain, ``(K,)``."""
+        """Return the log-likelihood of a frame under every domain, ``(K,)``."""
         spreads, common = self.memory.spreads()
         means, counts = self.memory.means(), self.memory.counts().astype(float)
         counts[0] = np.inf
@@ -137,7 +140,7 @@ class SegmentRouter(Router):
         return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
 
     def _filter(self, frame: np.ndarray) -> None:
-        """One step of the forward filter."""
+        """Update the posterior by one step of the forward filter."""
         likelihoods = self._log_likelihoods(frame)
         prior = (1 - self.switch) * self.posterior + self.switch / self.k
         top = likelihoods.max()
@@ -147,7 +150,7 @@ class SegmentRouter(Router):
         self._known = [*self._known, float(math.log(joint.sum()) + top)][-self.lag :]
 
     def _correct(self) -> None:
-        """Relabel the newest frames by all that came after them (backward smoothing)."""
+        """Relabel the newest frames by their later frames (backward smoothing)."""
         later = np.ones(self.k)
         for i, (posterior, likelihoods) in enumerate(reversed(self._history), start=1):
             self.memory.labels[-i] = int((posterior * later).argmax())
@@ -156,7 +159,10 @@ class SegmentRouter(Router):
             later /= later.max()
 
     def _found(self) -> bool:
-        """Open a domain if an unknown one explains the newest frames better than all known."""
+        """Open a domain if it explains the newest frames better than all known ones.
+
+        Return whether a domain was opened.
+        """
         frames = self.memory.tail(len(self._known))
         if len(frames) < self.run:
             return False
@@ -167,7 +173,8 @@ class SegmentRouter(Router):
         frames = frames[-n:]
         if np.square(frames.mean(axis=0)).sum() <= self.tau:
             return False
-        # Frames from before and after a change are not of one domain.
+        # Each frame must be nearer to the others than to a known domain. This rejects windows with
+        # frames from before and after a change.
         others = (frames.sum(axis=0) - frames) / (n - 1)
         among = np.square(frames - others).sum(axis=1)
         means = self.memory.means()[(self.memory.counts() > 0) | (np.arange(self.k) == 0)]
@@ -178,7 +185,7 @@ class SegmentRouter(Router):
         return True
 
     def _unknown(self, frames: np.ndarray) -> np.ndarray:
-        """Log-probability of the newest 1, 2, ... frames as one domain of unknown mean, spread."""
+        """Return the log-probability of the newest 1, 2, ... frames as one unknown domain."""
         frames = frames[::-1]
         common = self.memory.spreads()[1]
         n = np.arange(1, len(frames) + 1)
@@ -195,7 +202,7 @@ class SegmentRouter(Router):
         return evidence
 
     def _split(self, index: int) -> bool:
-        """Open a domain if the members of one are better explained by two."""
+        """Split a domain if two explain its members better; return whether it was split."""
         members = self.memory.members(index)
         if len(members) < 2 * self.run:
             return False
@@ -208,14 +215,14 @@ class SegmentRouter(Router):
             self.switch,
             self.run,
         )
-        # The longer a domain has stood, the less likely it is to be two.
+        # A domain that has explained many frames is less likely to be two.
         if evidence <= self.odds + self.ages[index] / self.patience:
             return False
         self._open(members[part])
         return True
 
     def _open(self, rows: np.ndarray) -> None:
-        """Found a domain by rows of the memory; the stream now certainly is of it."""
+        """Open a domain with rows of the memory, and make it the current one."""
         self.memory.k += 1
         self.memory.labels[rows] = self.k - 1
         self.posterior = np.zeros(self.k)
@@ -244,7 +251,7 @@ class SegmentRouter(Router):
         return {"shared": shared, "experts": experts, "stream": stream}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore :meth:`state_dict`; what was calibrated comes from it, too."""
+        """Restore :meth:`state_dict`, including the calibrated values."""
         shared, experts, stream = state["shared"], state["experts"], state["stream"]
         k = len(experts)
         if k > self.k_max:
@@ -252,7 +259,7 @@ class SegmentRouter(Router):
         self.space.load_state_dict(shared["space"])
         self.memory.load_state_dict({"shared": shared["memory"], "experts": experts})
         self.ages = np.array([entry["age"] for entry in experts], dtype=float)
-        if stream is None:  # any domain is as likely to be the current one
+        if stream is None:  # the current domain is unknown: all are equally likely
             uniform = torch.full((k,), 1 / k, dtype=torch.float64)
             stream = {"posterior": uniform, "history": [], "known": []}
         self.posterior = as_array(stream["posterior"])
@@ -261,7 +268,7 @@ class SegmentRouter(Router):
         self.tau = shared["tau"]
         self.reach, self.dimensions = shared["reach"], shared["dimensions"]
 
-    # What an expert has in the state are the frames of its domain, its spread and its age.
+    # The entry of an expert holds the frames of its domain, its spread and its age.
 
     def merge_options(self) -> State:
         chains = self.space.chains
@@ -274,7 +281,7 @@ class SegmentRouter(Router):
 
     @classmethod
     def distance(cls, options: State, shared: State, one: State, other: State) -> float:
-        """Return the evidence for two domains, over the ``odds`` from which one is split."""
+        """Return the log evidence for two domains, divided by ``odds``."""
         members = [entry["styles"][~entry["fading"]] for entry in (one, other)]
         counts = [len(styles) for styles in members]
         if not all(counts):
@@ -282,7 +289,8 @@ class SegmentRouter(Router):
         pairs = counts[0] * counts[1] / sum(counts)
         spread = (counts[0] * one["spread"] + counts[1] * other["spread"]) / sum(counts)
         square = float((members[0].mean(dim=0) - members[1].mean(dim=0)).square().sum())
-        # As in find_split: the gain in likelihood, less what two free means gain by chance.
+        # As in find_split: the gain in likelihood, minus the gain that two free means have by
+        # chance.
         by_chance = math.log1p(pairs * shared["reach"] / spread)
         gain = shared["dimensions"] / 2 * (pairs * square / spread - by_chance)
         return float(gain / options["odds"])
@@ -294,12 +302,12 @@ class SegmentRouter(Router):
 
     @classmethod
     def adopt_expert(cls, shared: State, entry: State) -> State:
-        """Let the frames of another reservoir come after those of this one."""
+        """Return the entry with its frames after all frames of this reservoir."""
         return {**entry, "times": entry["times"] + _next_start(shared)}
 
     @classmethod
     def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
-        """Keep the newest frames of both; :meth:`regroup` computes their spread."""
+        """Return the newest frames of both; :meth:`regroup` computes their spread."""
         limit, pair = options["members"], (one, other)
         counts = [len(entry["times"]) for entry in pair]
         kept = [
@@ -314,7 +322,7 @@ class SegmentRouter(Router):
 
     @classmethod
     def regroup(cls, state: State) -> State:
-        """Compute the spreads again, since they depend on all frames; drop the stream."""
+        """Return the state with new spreads, which depend on all frames, and without stream."""
         shared, experts = state["shared"], state["experts"]
         memory = FrameMemory(experts[0]["styles"].shape[1], shared["memory"]["source_spread"])
         memory.load_state_dict({"shared": shared["memory"], "experts": experts})
@@ -329,7 +337,7 @@ class SegmentRouter(Router):
 
     @classmethod
     def delta(cls, options: State, state: State, progress: State) -> State:
-        """Keep the frames that came later, by a clock that starts with them."""
+        """Return the later frames, with times that start at 0."""
         start, experts, memory = progress["clock"], state["experts"], state["shared"]["memory"]
         newer = []
         for entry, age in zip(experts, padded(progress["ages"], len(experts), 0), strict=True):
@@ -342,7 +350,7 @@ class SegmentRouter(Router):
 
     @classmethod
     def renumber_stream(cls, stream: Any, numbering: Sequence[int], count: int) -> Any:
-        """Stay in the current domain; labels that were given are final."""
+        """Return the position with renumbered domains; earlier labels become final."""
         if stream is None:
             return None
         posterior = torch.zeros(count, dtype=torch.float64)
@@ -351,5 +359,5 @@ class SegmentRouter(Router):
 
 
 def _next_start(shared: State) -> int:
-    """Return where the clock of another stream starts: no frames of both are successive."""
+    """Return the first time of another stream, after a gap."""
     return int(shared["memory"]["clock"]) + _GAP
