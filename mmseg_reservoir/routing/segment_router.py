@@ -32,14 +32,15 @@ _GAP = 2
 
 @register("router", "segment")
 class SegmentRouter(Router):
-    """A hidden Markov model that opens its domains while it runs.
+    """Router of single frames by a hidden Markov model over domains, which opens new domains.
 
-    Every frame goes to the most probable domain given all frames so far. The labels of the newest
-    frames are corrected by what comes after them. A domain is opened
-    - if the newest frames are explained better by an unknown domain than by all known ones, and
-      their mean is farther out than that of any window of source frames; or
-    - if the members of a domain are explained better by two, each of which lasts for a while. The
-      part that the newest frame belongs to becomes the new domain, with all its earlier members.
+    Every frame goes to the most probable domain given all frames so far. Later frames correct the
+    labels of the newest ones. The router opens a domain in two cases:
+
+    - An unknown domain explains the newest frames better than all known ones. Their mean must also
+      be farther from the source's mean than that of any window of source frames.
+    - Two domains, each with long enough runs of frames, explain the members of a domain better than
+      one. The part with the newest frame becomes the new domain.
 
     Args:
         space: Space in which styles are compared. Defaults to None: standardized, whitened and
