@@ -1,4 +1,4 @@
-"""MMSegmentation integration: wrapper, loop, hooks and data sets of a test run."""
+"""MMSegmentation integration: wrapper, loop, hooks and datasets of a test run."""
 
 from mmseg_reservoir._renamed import renamed_names
 from mmseg_reservoir.seg.compat import (
@@ -6,7 +6,7 @@ from mmseg_reservoir.seg.compat import (
     import_mmengine_without_transformers,
 )
 
-# Have to run before any import of mmseg, hence before this package's other modules.
+# This must run before mmseg is imported, and so before the other modules of this package.
 import_mmengine_without_transformers()
 enable_mmseg_without_compiled_ops()
 

@@ -1,4 +1,4 @@
-"""A segmentor outside of a run: its config, its weights and its classes."""
+"""Load a segmentor outside of a run: its config, its weights and its classes."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from .checkpoint import check_compatible, load, read_checkpoints_safely
 from .forward import ADVICE, MASK_HEADS
 
 _logger = logging.getLogger(__name__)
-_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
+_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, if PyYAML has it
 _ZOO = Path(mmseg.__file__).parent / ".mim"
 _PIPELINE = [dict(type="LoadImageFromFile"), dict(type="PackSegInputs")]
 
 
 def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config, str]:
-    """Return config and weights of a model.
+    """Return the config of a model and the file or address of its weights.
 
     Args:
-        model: A config, or its file; the name of a bundled config; or the name of a
-            model in mmseg's zoo, which knows its weights, too.
-        weights: A file or an address; None for those that the zoo or ``load_from`` names.
+        model: A config or its file, the name of a bundled config, or the name of a model in
+            mmseg's zoo.
+        weights: A file or an address; None for those in the zoo or in the config's ``load_from``.
     """
     zoo_weights = None
     if isinstance(model, Config):
@@ -108,7 +108,7 @@ def _with_test_data(cfg: Config) -> Config:
 
 
 def check_packages(options: Any) -> None:
-    """Refuse a model, or a part of one, that needs an MM package that is not installed."""
+    """Raise an error if a model, or a part of one, needs an MM package that is not installed."""
     if isinstance(options, (list, tuple)):
         options = dict(enumerate(options))
     if not isinstance(options, Mapping):
@@ -129,7 +129,7 @@ def check_packages(options: Any) -> None:
 
 
 def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Module:
-    """Return the segmentor with its weights, in evaluation mode, and classes in ``dataset_meta``.
+    """Return a segmentor with its weights in evaluation mode; ``dataset_meta`` has its classes.
 
     Weights that do not fill the whole model are an error.
     """
@@ -137,7 +137,7 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
     read_checkpoints_safely()
     check_packages(cfg.model)
     options = copy.deepcopy(cfg.model)  # mmseg reads some of them by attribute
-    # The weights follow: none of a backbone alone have to be downloaded before.
+    # All weights are loaded below, so the backbone's need not be downloaded.
     options.pop("pretrained", None)
     options.get("backbone", {}).pop("init_cfg", None)
     model = revert_sync_batchnorm(MODELS.build(options))
@@ -150,7 +150,7 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
 
 
 def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Return classes and palette of the checkpoint, of the config's data, or by their number."""
+    """Return classes and palette from the checkpoint, else the config, else numbered classes."""
     meta = dict(saved.get("dataset_meta") or {})
     if not meta and "CLASSES" in saved:  # mmseg 0.x
         meta = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
@@ -177,14 +177,14 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
 
 
 def class_count(model: Any) -> int:
-    """Return how many classes a segmentor has."""
+    """Return the number of classes of a segmentor."""
     head: Any = model.decode_head
     last: Any = head[-1] if isinstance(head, nn.ModuleList) else head
     return last.num_classes
 
 
 def classes_by_number(count: int) -> dict[str, Any]:
-    """Return classes and palette of a model that does not name them."""
+    """Return numbered classes and a palette, for a model without class names."""
     if count == len(CityscapesDataset.METAINFO["classes"]):
         _logger.warning("the model does not name its classes: %d, taken for Cityscapes'", count)
         return dict(CityscapesDataset.METAINFO)

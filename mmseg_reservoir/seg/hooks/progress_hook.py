@@ -19,10 +19,11 @@ from ..runner import log_to_file
 
 @HOOKS.register_module()
 class ProgressHook(Hook):
-    """Shows round, domain, expert, K, running mIoU and the time left.
+    """Shows round, domain, expert, number of experts K, running mIoU and the time left.
 
     Args:
-        interval: Seconds between plain lines within a visit, where the output is no terminal.
+        interval: Seconds between two lines of a visit, if the output is no terminal. Defaults
+            to 30.
         file: JSON file with the position in the stream, see `StreamProgress`. Defaults to None.
     """
 
@@ -78,6 +79,6 @@ class ProgressHook(Hook):
         self._progress.stop()
 
     def after_abort(self, runner: Runner) -> None:
-        """Give the terminal back: `RecurringTestLoop` calls this if a run ends before its time."""
+        """Restore the terminal. `RecurringTestLoop` calls this if a run ends early."""
         if self._progress is not None:
             self._progress.stop()

@@ -22,11 +22,11 @@ from ..metric import VisitIoUMetric
 
 @HOOKS.register_module()
 class ResultsHook(Hook):
-    """Records every visit and every route of a recurring test.
+    """Records scores and routes of a recurring test.
 
-    The files are rewritten after each visit. Of frames without labels, which cannot be scored,
-    the predicted train ids go to ``predictions/round{r}/{domain}`` in the work directory. Scalars
-    also go to mmengine's visualizer, hence to TensorBoard or W&B where a config asks for them.
+    The files are rewritten after each visit. Frames without labels cannot be scored, so their
+    predicted train ids are written to ``predictions/round{r}/{domain}`` in the work directory.
+    mmengine's visualizer gets all scalars, for example for TensorBoard or W&B.
     """
 
     priority = "LOW"
@@ -38,10 +38,10 @@ class ResultsHook(Hook):
         settings = {
             **about_pipeline(pipeline),
             "seed": runner.seed,
-            # Absolute: the record may be read from another folder than it was made in.
+            # Absolute, because the record may be read from another folder.
             "config_file": runner.cfg.filename and str(Path(runner.cfg.filename).resolve()),
             "data": {name: describe_loader(loader) for name, loader in loop.loaders.items()},
-            # In the words of the streams of classification.
+            # With the same keys as the streams of classification.
             "stream": {
                 "kind": "recurring",
                 "domains": list(loop.loaders),
@@ -115,7 +115,7 @@ class ResultsHook(Hook):
 
 
 def _config(runner: Runner) -> dict[str, Any]:
-    """Return all options but how the run was started: a resumed run is the same run."""
+    """Return all options except those that differ when the same run is resumed."""
     config = runner.cfg.to_dict()
     for hook in config.get("custom_hooks") or []:
         if hook["type"] == "ResumeHook":
