@@ -66,12 +66,7 @@ _TABLES: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
-    """Decorator: register a class or function as ``name`` among the parts of a kind.
-
-    Args:
-        kind: One of ``KINDS``.
-        name: The name in configs.
-    """
+    """Decorator: register a class or function by its name in configs, as one of ``KINDS``."""
     parts = table(kind)
 
     def add(part: T) -> T:

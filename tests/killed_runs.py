@@ -6,13 +6,15 @@ The processes are forked from a server that has imported everything, with one th
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,56 +29,62 @@ _CONTEXT.set_forkserver_preload(_PRELOADED)
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL when a function is called for the n-th time.
+    """SIGKILL at a call of a function.
 
     Args:
-        place: ``package.module:Class.function``.
-        call: n.
-        then: Only at the first call of this function after that.
+        function: ``package.module:Class.function``.
+        call: Number of the call, or its fraction of all calls of an unkilled run.
+        then: If given, kill at the first call of this function after that.
     """
 
-    place: str
-    call: int = 1
+    function: str
+    call: int | float = 1
     then: str | None = None
 
-    def arm(self) -> None:
-        """Lie in wait in this process."""
-        module, _, names = self.place.partition(":")
-        owner = importlib.import_module(module)
-        *path, name = names.split(".")
-        for part in path:
-            owner = getattr(owner, part)
-        function, calls = getattr(owner, name), []
+    def of(self, calls: dict[str, int]) -> Kill:
+        """Return this kill with a call number, given the calls of an unkilled run."""
+        if isinstance(self.call, int):
+            return self
+        return replace(self, call=1 + int(self.call * calls[self.function]))
 
-        def count(*args: Any, **options: Any) -> Any:
-            calls.append(1)
-            if len(calls) == self.call:
+    def arm(self) -> None:
+        """Wait for the call in this process."""
+
+        def kill_at(calls: int) -> None:
+            if calls == self.call:
                 if self.then is None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 Kill(self.then).arm()
-            return function(*args, **options)
 
-        setattr(owner, name, count)
+        _watch(self.function, kill_at)
 
 
-def start(tool: str, words: Sequence[object], folder: Path, kill: Kill | None = None) -> Any:
-    """Begin to run a tool in a folder; its output goes to ``output.txt`` there."""
+def run(
+    tool: str,
+    words: Sequence[object],
+    folder: Path,
+    kill: Kill | None = None,
+    counted: Collection[str] = (),
+) -> int:
+    """Run a tool in a folder, with its output in ``output.txt``; return its exit code.
+
+    That of a signal is negative. The calls of ``counted`` functions are in ``calls.json``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = (tool, [str(word) for word in words], folder, kill)
+    arguments = (tool, [str(word) for word in words], folder, kill, counted)
     process = _CONTEXT.Process(target=_run, args=arguments)
     process.start()
-    return process
-
-
-def run(tool: str, words: Sequence[object], folder: Path, kill: Kill | None = None) -> int:
-    """Run a tool in a folder to its end; returns the exit code, that of a signal negative."""
-    process = start(tool, words, folder, kill)
     process.join()
     return process.exitcode
 
 
+def counted_calls(folder: Path) -> dict[str, int]:
+    """Return how often each counted function was called by the run of a folder."""
+    return json.loads((folder / "calls.json").read_text(encoding="utf-8"))
+
+
 def output(folder: Path) -> str:
-    """What runs in a folder said so far."""
+    """Return the output of the runs of a folder so far."""
     return (folder / "output.txt").read_text(encoding="utf-8")
 
 
@@ -93,7 +101,25 @@ def outcome(folder: Path) -> tuple[str, Any, dict[str, bytes]]:
     return json.dumps(_timeless(results)), _timeless(read_state(last)[0]), pictures
 
 
-def _run(tool: str, words: list[str], folder: Path, kill: Kill | None) -> None:
+def _watch(function: str, notify: Callable[[int], None]) -> None:
+    """Call ``notify`` with the number of the call before each call of a function."""
+    module, _, names = function.partition(":")
+    owner = importlib.import_module(module)
+    *path, name = names.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    original, numbers = getattr(owner, name), itertools.count(1)
+
+    def call(*args: Any, **options: Any) -> Any:
+        notify(next(numbers))
+        return original(*args, **options)
+
+    setattr(owner, name, call)
+
+
+def _run(
+    tool: str, words: list[str], folder: Path, kill: Kill | None, counted: Collection[str]
+) -> None:
     import torch
 
     os.chdir(folder)
@@ -103,7 +129,13 @@ def _run(tool: str, words: list[str], folder: Path, kill: Kill | None) -> None:
     torch.set_num_threads(1)
     if kill is not None:
         kill.arm()
-    sys.exit(importlib.import_module(f"tools.{tool}").main(words))
+    calls = dict.fromkeys(counted, 0)
+    for function in counted:
+        _watch(function, partial(calls.__setitem__, function))
+    code = importlib.import_module(f"tools.{tool}").main(words)
+    if counted:
+        Path(folder, "calls.json").write_text(json.dumps(calls), encoding="utf-8")
+    sys.exit(code)
 
 
 def _timeless(value: Any) -> Any:

@@ -64,7 +64,6 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _open(args: argparse.Namespace) -> FootageRun:
-    """Load the model, and open the stream and the folder of its results."""
     from ..footage.footage_run import FootageRun
     from ..footage.frames import is_address, open_frames
     from ..footage.inferencer import ReservoirInferencer
@@ -92,7 +91,8 @@ def _open(args: argparse.Namespace) -> FootageRun:
         cfg_options=args.cfg_options,
         **adaptation,
     )
-    constant = ("model", "start_from", "size", "seed", "no_adapt")
+    constant = ("model", "start_from", "size", "seed", "no_adapt", "every")
+    constant += ("labels", "min_confidence", "confidence")  # or a folder would mix two kinds
     identity = {name: getattr(args, name) for name in constant}
     if not is_address(inputs):  # one may hold a password; the stream has its name
         identity["input"] = inputs
@@ -165,7 +165,6 @@ def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
 
 
 def _make_minicity() -> tuple[str, dict[str, Any] | None]:
-    """Make a drive through MiniCity; return its file, and the images of the source."""
     from ..minicity import write_dataset
     from ..minicity.drive import write_drive
     from ..seg.source_images import find_source_images

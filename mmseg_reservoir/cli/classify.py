@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cls.rows import choose_row, row_label
-from ..config.config_files import (
-    import_custom_modules,
-    read_config,
-    set_options,
-    warm_start,
-)
+from ..config.config_files import import_custom_modules, read_config, set_options, warm_start
 from ..report.closing import closing_tables, run_warnings
 from .command_line import Verb, show_log, warn
 from .options import TEST, check_seed, option

@@ -33,12 +33,7 @@ _CONFIGS = {
 
 def convert(checkpoint: dict[str, Any], layout: str = "auto") -> tuple[str, Converted]:
     """Return the layout of a loaded checkpoint, and its weights under our names."""
-    from ..seg.nvlabs.conversion import (
-        Converted,
-        convert_nvlabs,
-        detect_layout,
-        weights_of,
-    )
+    from ..seg.nvlabs.conversion import Converted, convert_nvlabs, detect_layout, weights_of
 
     weights = weights_of(checkpoint)
     detected = detect_layout(weights)

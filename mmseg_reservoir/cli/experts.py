@@ -51,11 +51,11 @@ def _merge(args: argparse.Namespace) -> None:
         raise ReservoirError(f"{folders[0]} is named twice: name the reservoirs of two runs")
     one, other = map(read_folder, folders)
     merged = merge(one, other, args.k_max)
-    write_folder(merged.contents, args.out)
+    write_folder(merged.snapshot, args.out)
     for index, match in enumerate(merged.matches):
         what = "is new" if match is None else f"became one with {match} of {folders[0]}"
         print(f"expert {index} of {folders[1]} {what}")
-    print(f"{len(merged.contents.experts)} experts are in {args.out}")
+    print(f"{len(merged.snapshot.experts)} experts are in {args.out}")
 
 
 def _prune(args: argparse.Namespace) -> None:
@@ -63,14 +63,14 @@ def _prune(args: argparse.Namespace) -> None:
     from ..snapshot.prune import least_used, prune, unused
 
     _check_out(args)
-    contents = read_folder(_find(args.folder))
+    snapshot = read_folder(_find(args.folder))
     if args.unused:
-        experts = unused(contents)
+        experts = unused(snapshot)
     elif args.least is not None:
-        experts = least_used(contents, args.least)
+        experts = least_used(snapshot, args.least)
     else:
         experts = args.experts
-    pruned = prune(contents, experts)
+    pruned = prune(snapshot, experts)
     write_folder(pruned, args.out)
     removed = ", ".join(map(str, sorted(experts))) or "none"
     print(f"removed: {removed}; {len(pruned.experts)} experts are in {args.out}")
@@ -81,11 +81,11 @@ def _export(args: argparse.Namespace) -> None:
     from ..snapshot.export import export_expert
 
     _check_out(args)
-    contents = read_folder(_find(args.folder))
-    checkpoint = args.checkpoint or contents.about.get("checkpoint")
+    snapshot = read_folder(_find(args.folder))
+    checkpoint = args.checkpoint or snapshot.about.get("checkpoint")
     if not checkpoint:
         raise ReservoirError(f"{args.folder} has no checkpoint of its run: give --checkpoint FILE")
-    path = export_expert(contents, args.expert, checkpoint, args.out)
+    path = export_expert(snapshot, args.expert, checkpoint, args.out)
     print(f"expert {args.expert} is in {path}")
 
 

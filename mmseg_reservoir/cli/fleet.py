@@ -57,10 +57,10 @@ def _run(args: argparse.Namespace) -> int:
         options = not args.no_merge, args.restarts, args.cpus, partial(print, flush=True)
         outcomes = run_fleet(ray, cameras, merged, *options)
     columns = ("frames", "k", "exchanges")
-    rows = [
-        [name, *(outcome.get(column, "-") for column in columns), _state_of(outcome)]
-        for name, outcome in outcomes.items()
-    ]
+    rows = []
+    for name, outcome in outcomes.items():
+        state = "failed" if "error" in outcome else "not merged" if outcome["refused"] else "done"
+        rows.append([name, *(outcome.get(column, "-") for column in columns), state])
     print(make_table(["camera", "frames", "experts", "merges", ""], rows))
     for name, outcome in outcomes.items():
         if outcome.get("refused"):
@@ -72,7 +72,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _names(streams: list[str]) -> list[str]:
-    """Return a different name for the folder of each stream."""
     from ..footage.frames import open_frames
 
     names = [open_frames(stream).name for stream in streams]
@@ -84,10 +83,6 @@ def _names(streams: list[str]) -> list[str]:
         seen[name] += 1
         unique.append(f"{name}_{seen[name]}" if often[name] > 1 else name)
     return unique
-
-
-def _state_of(outcome: dict[str, Any]) -> str:
-    return "failed" if "error" in outcome else "not merged" if outcome["refused"] else "done"
 
 
 main = Verb(

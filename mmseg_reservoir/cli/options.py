@@ -86,7 +86,6 @@ class Option(NamedTuple):
     keywords: dict[str, Any]
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add the option to a parser."""
         parser.add_argument(*self.names, **self.keywords)
 
 

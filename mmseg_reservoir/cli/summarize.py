@@ -13,13 +13,7 @@ from pathlib import Path
 
 from ..errors import ReservoirError
 from ..io.files import write_text
-from ..report.summary import (
-    NOTE,
-    summarize,
-    summary_markdown,
-    summary_table,
-    to_json,
-)
+from ..report.summary import NOTE, summarize, summary_markdown, summary_table, to_json
 from ..runs.reader import read_runs
 from ..runs.record import strict_json
 from .command_line import Verb, warn

@@ -54,13 +54,8 @@ def train(
 ) -> None:
     """Train by cross-entropy and AdamW; draw from torch's random numbers.
 
-    Args:
-        net: Network, trained in place.
-        data: Images and labels.
-        epochs: Number of passes over the data.
-        lr: Largest learning rate of its one cycle.
-        batch_size: Images of a step. Defaults to 64.
-        shift: Largest shift of a batch, in pixels. Defaults to 0.
+    ``lr`` is the largest learning rate of its one cycle. Batches are shifted by up to ``shift``
+    pixels.
     """
     import torch
     from torch.nn import functional as F

@@ -34,15 +34,9 @@ def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str
 def read_config(
     path: str | Path, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Read a config file and apply changes.
+    """Read a config file and apply changes by dotted keys, of which some are ``optional``.
 
-    It does not import what the config names in ``custom_imports``, see
-    :func:`import_custom_modules`.
-
-    Args:
-        path: The file, see :func:`find_config`.
-        changes: Values by dotted keys.
-        optional: Top-level keys that may be set although the file does not have them.
+    Its ``custom_imports`` are left to :func:`import_custom_modules`.
     """
     return merge_options(read_file(find_config(path)), changes, optional)
 
@@ -50,7 +44,7 @@ def read_config(
 def merge_options(
     cfg: Config, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Apply changes to a config, see :func:`read_config`."""
+    """Apply changes to a config; it must have their top-level keys, except the optional ones."""
     valid = {*cfg, *optional}
     for key in changes:
         top = key.split(".")[0]
@@ -97,8 +91,11 @@ def _explain(path: str | Path) -> Iterator[None]:
     except (SyntaxError, FileNotFoundError, ImportError, NameError, KeyError, TypeError) as error:
         missing = _missing_module(error) if isinstance(error, ImportError) else None
         if missing is not None:
+            advice = "install it, or add the folder of your module to PYTHONPATH"
+            if missing.startswith("mm"):  # mmdet, mmpretrain, ...
+                advice = f"pip install {missing}"
             raise ReservoirError(
-                f"the config {path} imports {missing}, which is not installed: {_advice(missing)}"
+                f"the config {path} imports {missing}, which is not installed: {advice}"
             ) from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ReservoirError(f"invalid config {path}: {reason}") from error
@@ -111,12 +108,6 @@ def _missing_module(error: BaseException | None) -> str | None:
             return error.name.split(".")[0]
         error = error.__cause__ or error.__context__
     return None
-
-
-def _advice(module: str) -> str:
-    if module.startswith("mm"):  # mmdet, mmpretrain, ...
-        return f"pip install {module}"
-    return "install it, or add the folder of your module to PYTHONPATH"
 
 
 def find_config(path: str | Path) -> Path:

@@ -55,7 +55,6 @@ class MethodBuilder:
         self.batch_share = read_batch_share(statistics, statistics_default)
 
     def resolved_options(self) -> dict[str, Any]:
-        """Return all options with their values in this run, defaults included."""
         method, optimizer = self.method.resolved_options(), self.optimizer
         if isinstance(optimizer, PartSpec):
             method["optimizer"] = optimizer.resolved_options()
@@ -78,13 +77,11 @@ class MethodBuilder:
         method = self.method
         if method.accepts("augment"):
             # Augmentations work on plain images, so they undo the normalization of the inputs.
-            image_range = context.image_range
             normalization = {
-                "mean": image_range.mean.flatten().tolist(),
-                "std": image_range.std.flatten().tolist(),
+                name: getattr(context.image_range, name).flatten().tolist()
+                for name in ("mean", "std")
             }
-            written = method.options.get("augment") or {}
-            augment = {**normalization, **written}
+            augment = {**normalization, **(method.options.get("augment") or {})}
             method = replace(method, options={**method.options, "augment": augment})
         built: AdaptationMethod = method.build(**injected)
         return built

@@ -43,13 +43,12 @@ PAPER: Options = {
         "weight_decay": 0.0,
     },
     "router": {
-        "type": "style",
-        "quantile": 0.999,
+        **PUBLISHED_CODE["router"],
         "assign": "after",
         "learn_from": "memory",
         "learn_incomplete": False,
     },
-    "pipeline": {"type": "reservoir", "init": "mi_fresh", "predict": "after"},
+    "pipeline": {**PUBLISHED_CODE["pipeline"], "init": "mi_fresh", "predict": "after"},
 }
 """The text, the equations and Algorithm 1 of the paper."""
 
@@ -103,9 +102,6 @@ def with_preset(options: Options | str) -> dict[str, Any]:
 
     A group with another ``type`` than the preset's replaces the preset's group, because the
     options of one strategy mean nothing to another. So does an object.
-
-    Args:
-        options: Options as the user wrote them, or the name of a preset.
     """
     if not isinstance(options, (Mapping, str)):
         raise ReservoirError(f"reservoir must be options or a preset's name, got {options!r}")

@@ -94,7 +94,8 @@ class ReservoirBuilder:
             )
         self._pick_pipeline(options)
         self.build_router()  # relations between options are checked by the constructors
-        self._build_safeguards()
+        for part in self.safeguards.values():
+            part.build()
 
     def _pick_router(self, options: Options, written: Options) -> None:
         router = options["router"]
@@ -148,7 +149,6 @@ class ReservoirBuilder:
         return router.needs_style and not has_one and self.start.start_from is None
 
     def resolved_options(self) -> dict[str, Any]:
-        """Return all options with their values in this run, defaults included."""
         parts = {name: getattr(self, name) for name in ("style", "calibration", "router")}
         parts |= {"pipeline": self.pipeline, **self.components, **self.safeguards}
         values = {
@@ -169,13 +169,11 @@ class ReservoirBuilder:
         """Build the pipeline around a method; its router is not fitted yet."""
         router = self.build_router()
         encoder = self._build_encoder(context) if router.needs_style else None
+        safeguards = {name: part.build() for name, part in self.safeguards.items()}
         pipeline: AdaptationPipeline = self.pipeline.build(
-            method=method, router=router, encoder=encoder, **self._build_safeguards()
+            method=method, router=router, encoder=encoder, **safeguards
         )
         return pipeline
-
-    def _build_safeguards(self) -> dict[str, Any]:
-        return {name: part.build() for name, part in self.safeguards.items()}
 
     def _build_encoder(self, context: TaskContext) -> Callable[[Tensor], Tensor]:
         encoder = self.style

@@ -139,8 +139,6 @@ class AlignedPasses:
         assert self.reference is not None
         return DomainMoments(self.reference.mean.clone(), self.reference.logvar.clone())
 
-    # What others read
-
 
 def _axis(module: nn.Module, output: Tensor) -> int:
     """Return the axis of the channels in the output of a layer."""

@@ -24,7 +24,7 @@ from .correction import Correction
 from .domain_moments import PROBES, SETTLE, DomainMoments
 from .losses import entropy
 from .moments import Reference, average_moments, channels_of, norm_layers
-from .reservoir_part import ReservoirPart, State, padded
+from .reservoir_part import ReservoirPart, State, events_by_expert, padded
 from .state import copied_to
 
 _SURE = 0.15  # weight of a nat of entropy against a mirror agreement of 1
@@ -41,8 +41,8 @@ class Alignment(AlignedPasses, ReservoirPart):
 
     Args:
         kappa: Evidence at which a layer takes half of its largest strength. Defaults to 2.
-        reach: Fixed depth, as a share of the layers, at which the strength has fallen to 0;
-            None lets every expert find its own, beginning with 0.5. Defaults to None.
+        reach: Fixed depth, as a fraction of the layers, at which the strength has fallen to 0;
+            None lets every expert find its own, starting with 0.5. Defaults to None.
         strength: Fixed strength of every layer within reach, instead of the one by evidence.
             Defaults to None.
         window: Number of batches that the moments remember: up to here they are a plain average
@@ -63,8 +63,7 @@ class Alignment(AlignedPasses, ReservoirPart):
     ) -> None:
         super().__init__(Correction(kappa, reach, strength, window, prior), layers)
         self.window = window
-        self.domains: list[DomainMoments | None] = [None]
-        """Moments by expert; None for an expert that is not aligned."""
+        self.domains: list[DomainMoments | None] = [None]  # by expert; None is not aligned
         self.events: list[dict[str, Any]] = []
         self._pending: list[tuple[Tensor, Tensor, int]] = []  # moments of unfit batches
 
@@ -92,14 +91,12 @@ class Alignment(AlignedPasses, ReservoirPart):
         _logger.info("alignment: the reference is that of %d BatchNorm layers", len(layers))
         self.reference = reference
 
-    # The stream
-
     def add(self, parent: int) -> None:
         """Open the domain of a new expert, from the moments of images that fitted none.
 
         Args:
-            parent: Index of the previous domain's expert, whose moments are the start without such
-                images.
+            parent: Index of the previous domain's expert. Its moments are the start if there are no
+                such images.
         """
         pending, self._pending = self._pending, []
         self.domains.append(None)
@@ -108,14 +105,10 @@ class Alignment(AlignedPasses, ReservoirPart):
         domain = self._new_domain()
         before = self.domains[parent]
         if not pending and before is not None:
-            domain = DomainMoments(
-                before.mean.clone(), before.logvar.clone(), self.correction.prior
-            )
-        for mean, logvar, images in pending:
-            weight = domain.weight_of(images, self.window)
-            domain.mean.lerp_(mean, weight)
-            domain.logvar.lerp_(logvar, weight)
-            domain.count(images)
+            moments = before.mean.clone(), before.logvar.clone()
+            domain = DomainMoments(*moments, images=self.correction.prior)
+        for batch in pending:
+            domain.learn(*batch, self.window)
         self.domains[-1] = domain
 
     def forget(self, index: int) -> None:
@@ -174,7 +167,7 @@ class Alignment(AlignedPasses, ReservoirPart):
             inputs: The batch.
 
         Returns:
-            The number of forward passes that it took.
+            The number of forward passes.
         """
         domain = self.domains[index]
         assert domain is not None
@@ -206,7 +199,6 @@ class Alignment(AlignedPasses, ReservoirPart):
         return passes
 
     def merge_options(self) -> State:
-        """Return the options of the alignment."""
         return {**asdict(self.correction), "layers": self.layers}
 
     def corrections(self, index: int) -> dict[str, tuple[Tensor, Tensor]]:
@@ -242,13 +234,11 @@ class Alignment(AlignedPasses, ReservoirPart):
 
     def state_dict(self) -> State:
         reference = None if self.reference is None else self.reference.state_dict()
-        experts: list[State] = [
-            {"moments": None if domain is None else domain.state_dict(), "events": []}
-            for domain in self.domains
+        events = events_by_expert(self.events, len(self.domains))
+        experts = [
+            {"moments": domain and domain.state_dict(), "events": own}
+            for domain, own in zip(self.domains, events, strict=True)
         ]
-        for event in self.events:
-            own = {name: value for name, value in event.items() if name != "expert"}
-            experts[event["expert"]]["events"].append(own)
         stream = {
             "pending": [list(moments) for moments in self._pending],
             "event_order": [event["expert"] for event in self.events],
@@ -265,9 +255,8 @@ class Alignment(AlignedPasses, ReservoirPart):
         events = [[{"expert": i, **e} for e in own["events"]] for i, own in enumerate(experts)]
         stream = state["stream"] or {"pending": [], "event_order": None}
         self._pending = [(mean, logvar, n) for mean, logvar, n in stream["pending"]]
-        order, ordered = stream["event_order"], [iter(own) for own in events]
-        if order is None:
-            order = [index for index, own in enumerate(events) for _ in own]
+        order = stream["event_order"] or [i for i, own in enumerate(events) for _ in own]
+        ordered = [iter(own) for own in events]
         self.events = [next(ordered[index]) for index in order]
 
     @classmethod
@@ -305,5 +294,5 @@ class Alignment(AlignedPasses, ReservoirPart):
 
 
 def _agreement(logits: Tensor, others: Tensor) -> float:
-    """Return the share of pixels with the same label."""
+    """Return the fraction of pixels with the same label."""
     return float((logits.argmax(1) == others.argmax(1)).float().mean())

@@ -6,7 +6,7 @@ the output ``y`` by
 
     (y - m_d) exp(-b (v_d - v) / 2) + m_d - a (m_d - m)
 
-which moves the moments of the domain towards the reference by the shares ``a`` and ``b``. Both
+which moves the moments of the domain towards the reference by the fractions ``a``, ``b``. Both
 depend on evidence and depth:
 
     a = w r / (r + kappa),    w = max(0, 1 - p / reach)
@@ -51,7 +51,8 @@ class Correction:
 
     Args:
         kappa: Evidence at which a layer has half of its largest strength.
-        reach: Depth at which the strength is 0, as a share of the layers; None for the domain's.
+        reach: Depth at which the strength is 0, as a fraction of the layers; None for the
+            domain's.
         strength: Fixed strength of every layer within reach; None for the one by evidence.
         window: Largest number of images that the domain's moments count for.
         prior: Number of images that the reference counts for.
@@ -64,7 +65,7 @@ class Correction:
     prior: Natural
 
     def reach_of(self, domain: DomainMoments) -> float:
-        """Return the depth at which the strength is 0, as a share of the layers."""
+        """Return the depth at which the strength is 0, as a fraction of the layers."""
         return domain.reach if self.reach is None else self.reach
 
     def layers(self, reference: Reference, domain: DomainMoments) -> list[str]:

@@ -56,7 +56,7 @@ class DomainMoments:
 
     @property
     def reach(self) -> float:
-        """Return the depth at which the strength is 0, as a share of the layers."""
+        """Return the depth at which the strength is 0, as a fraction of the layers."""
         return REACHES[self.level]
 
     def weight_of(self, images: int, window: int) -> float:
@@ -67,6 +67,13 @@ class DomainMoments:
         """Count a batch that was learned from."""
         self.images += images
         self.batches += 1
+
+    def learn(self, mean: Tensor, logvar: Tensor, images: int, window: int) -> None:
+        """Learn from the moments of a batch of images, and count it."""
+        weight = self.weight_of(images, window)
+        self.mean.lerp_(mean, weight)
+        self.logvar.lerp_(logvar, weight)
+        self.count(images)
 
     def start_trial(self) -> DomainMoments | None:
         """Return the current trial of another reach, or start one; None if none is due."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..option_types import Count, Momentum, Positive
 from ..registry import register
 from .expert_health import ExpertHealth, ProbePair, entropy, histogram
-from .reservoir_part import ReservoirPart, State
+from .reservoir_part import ReservoirPart, State, events_by_expert
 from .state import copied_to
 
 _logger = logging.getLogger(__name__)
@@ -202,12 +202,10 @@ class LabelGuard(Guard):
 
     def state_dict(self) -> State:
         count = 1 + max([*self._health, *(event["expert"] for event in self._events)], default=-1)
-        experts: list[State] = [{"health": None, "events": []} for _ in range(count)]
+        events = events_by_expert(self._events, count)
+        experts: list[State] = [{"health": None, "events": own} for own in events]
         for index, health in self._health.items():
             experts[index]["health"] = dict(vars(health))
-        for event in self._events:
-            own = {name: value for name, value in event.items() if name != "expert"}
-            experts[event["expert"]]["events"].append(own)
         return {"shared": {"margin": self.margin, "steps": self._steps}, "experts": experts}
 
     def load_state_dict(self, state: State) -> None:

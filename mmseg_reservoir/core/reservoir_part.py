@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 State = dict[str, Any]
@@ -106,3 +106,11 @@ def part_class(name: str) -> type[ReservoirPart] | None:
 def padded(values: Sequence[Any], count: int, value: Any = None) -> list[Any]:
     """Return a list of ``count`` items: the values, then ``value`` repeated."""
     return [*values, *[value] * (count - len(values))]
+
+
+def events_by_expert(events: Iterable[State], count: int) -> list[list[State]]:
+    """Return the events of each of ``count`` experts, without the expert's index."""
+    own: list[list[State]] = [[] for _ in range(count)]
+    for event in events:
+        own[event["expert"]].append({k: value for k, value in event.items() if k != "expert"})
+    return own

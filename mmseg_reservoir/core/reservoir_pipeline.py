@@ -19,6 +19,7 @@ from .outcome import Outcome
 from .pipeline import AdaptationPipeline, find_route
 from .pooling import Pooling
 from .reservoir import Reservoir
+from .reservoir_stages import reservoir_stages
 from .route import Route
 from .safeguards import Safeguards
 from .trigger import Trigger
@@ -169,48 +170,8 @@ class ReservoirPipeline(AdaptationPipeline):
         return Outcome(self.method.correct(logits), route, len(self.reservoir), work)
 
     def stages(self, inputs: Tensor, domain: str | None = None) -> dict[str, Callable[[], object]]:
-        """Return the stages of a step by name, for an expert that is not the source's.
-
-        ``style`` finds the route, ``predict`` predicts, ``adapt`` predicts and updates, ``probe``
-        is a check of the guard, and ``trial`` one forward pass of an alignment trial.
-        """
-        if len(self.reservoir) < self.router.k_max:
-            self._open(inputs)  # the source's expert is cheaper, since it is not aligned
-        index = len(self.reservoir) - 1
-        route = Route(index, torch.eye(index + 1)[index], is_new=False)
-        expert = self.reservoir.checkout(index)[0].clone()
-
-        def style() -> None:
-            find_route(self.router, self.encoder, inputs, complete=False, domain=domain)
-
-        @torch.no_grad()
-        def aligned_pass() -> Tensor:
-            with self._aligned(index):
-                return self.method.forward(inputs)
-
-        def predict() -> None:
-            with self._aligned(index):
-                self._predict(route, inputs)
-
-        def adapt() -> None:
-            self._rests(index)  # a trigger counts a batch before it learns from it
-            self._learn(route, inputs, checks=False)
-
-        def probe() -> None:
-            assert self.guard is not None
-            assert self.safeguards is not None
-            self.guard.is_due(index)
-            self.safeguards.probe(index, expert, expert, inputs, logits)
-
-        stages: dict[str, Callable[[], object]] = {"style": style, "predict": predict}
-        stages["adapt"] = adapt
-        if self.guard is not None:
-            with self._aligned(index):
-                logits = self.method.predict(inputs)
-            stages["probe"] = probe
-        if self.alignment is not None:
-            stages["trial"] = aligned_pass
-        return stages
+        """Return the stages of :func:`.reservoir_stages.reservoir_stages`."""
+        return reservoir_stages(self, inputs, domain)
 
     def _open(self, inputs: Tensor) -> None:
         """Add the expert of a new domain."""

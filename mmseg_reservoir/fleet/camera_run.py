@@ -19,8 +19,8 @@ from ..runs.identity import check_identity
 from ..runs.state_folder import StateFolder
 from ..runs.work_dir import locked
 from ..snapshot import save_reservoir
-from ..snapshot.exchange import Base, take_over
-from ..snapshot.reservoir_snapshot import ReservoirSnapshot, take
+from ..snapshot.exchange import Base, load_merged
+from ..snapshot.reservoir_snapshot import ReservoirSnapshot, take_snapshot
 from .merging_point import Answer, read_start
 
 _logger = logging.getLogger(__name__)
@@ -154,18 +154,18 @@ class CameraRun:
         self._trade(exchange)
 
     def _trade(self, exchange: Exchange) -> None:
-        contents = take(self._pipeline, self._footage.metadata)
+        snapshot = take_snapshot(self._pipeline, self._footage.metadata)
         if self._base is not None:
-            contents = replace(contents, calibration=None)  # the merging point has it
-        answer = exchange(self.name, self._position["exchanges"], contents, self._base)
+            snapshot = replace(snapshot, calibration=None)  # the merging point has it
+        answer = exchange(self.name, self._position["exchanges"], snapshot, self._base)
         self._position["refused"] = answer.refused
         if answer.refused is not None:
             _logger.warning("%s keeps its experts to itself: %s", self.name, answer.refused)
-        elif answer.contents is None:
-            self._base = Base.of(contents, answer.revisions)
+        elif answer.snapshot is None:
+            self._base = Base.of(snapshot, answer.revisions)
         else:
-            take_over(answer.contents, self._pipeline, answer.numbering)
-            self._base = Base.of(take(self._pipeline, {}), answer.revisions)
+            load_merged(answer.snapshot, self._pipeline, answer.numbering)
+            self._base = Base.of(take_snapshot(self._pipeline, {}), answer.revisions)
         self._position["waiting"] = False
         self._save()
 

@@ -18,13 +18,8 @@ from .inferencer import ReservoirInferencer
 class InferencerOrder:
     """A stream of a camera that any process can open.
 
-    Args:
-        source: Input of :func:`open_frames`.
-        folder: Folder of the results.
-        model: Model of the :class:`ReservoirInferencer`.
-        options: Its other options. Defaults to none.
-        every: Take every N-th frame. Defaults to 1.
-        written: Options of the :class:`FrameWriter`. Defaults to none.
+    ``options`` are those of the :class:`ReservoirInferencer`, ``written`` of the
+    :class:`FrameWriter`.
     """
 
     source: str
@@ -69,5 +64,4 @@ class InferencerFootage:
         self.writer.write(self.inferencer.segment(frame), **self.source.losses())
 
     def close(self) -> None:
-        """Finish the files."""
         self.writer.close()

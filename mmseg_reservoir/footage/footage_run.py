@@ -116,7 +116,7 @@ class FootageRun:
         """Finish the files, and save the reservoir and the state."""
         if not self._begun:
             return
-        self._position["segments"] = self.writer.finish_segment()
+        self._position["segments"] = self.writer.close()  # the next frame opens another
         pipeline = self.inferencer.model.pipeline.state_dict()
         self._save({"pipeline": pipeline, "generators": save_generators()})
 
@@ -157,12 +157,7 @@ class FootageRun:
 
 
 class LiveFootage:
-    """A run as the live page shows it: a `LiveStream`.
-
-    Args:
-        run: The run.
-        results: Its results.
-    """
+    """A run and its results as the live page shows them: a `LiveStream`."""
 
     def __init__(self, run: FootageRun, results: Iterable[FrameResult]) -> None:
         self.run, self.results = run, results
@@ -186,17 +181,13 @@ class LiveFootage:
         )
 
     def stop(self) -> None:
-        """End the stream after the current frame."""
         self.run.frames.stop()
 
     def pause(self, paused: bool) -> None:
-        """Stop or resume the adaptation."""
         self.run.inferencer.freeze(paused)
 
     def reset(self, expert: int) -> None:
-        """Reset an expert to the source."""
         self.run.inferencer.reset(expert)
 
     def save(self, folder: Path) -> None:
-        """Save the reservoir."""
         self.run.inferencer.save(folder)

@@ -49,27 +49,22 @@ class FrameResult(InputFrame):
 
     @property
     def expert(self) -> int:
-        """Index of the expert that predicted and adapted."""
         return self.outcome.expert
 
     @property
     def k(self) -> int:
-        """Number of experts."""
         return self.outcome.k
 
     @property
     def opened(self) -> bool:
-        """Whether this frame opened a domain."""
         return self.outcome.opened
 
     @property
     def weight(self) -> float:
-        """Weight of the expert in the prediction."""
         return self.outcome.weight
 
     @property
     def seconds(self) -> float | None:
-        """Time of adaptation and prediction."""
         return self.outcome.seconds
 
     def to_json(self) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import cv2
@@ -118,16 +117,11 @@ class FrameWriter:
     def __enter__(self) -> FrameWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         try:
             self.close()
         except ReservoirError as second:
-            if not isinstance(error, Exception):
+            if not isinstance(error[1], Exception):
                 raise
             _logger.error("%s", second)  # the first error ends the run
 
@@ -184,28 +178,17 @@ class FrameWriter:
         data = f"{json.dumps(line, allow_nan=False)}\n".encode()
         self._size = append_bytes(path, data, self._size, durable=False)
 
-    def finish_segment(self) -> int:
+    def close(self) -> int:
         """Finish the open video file, and return the number of files."""
         self._video.close()
         return self._video.number
-
-    def close(self) -> None:
-        """Finish the last segment."""
-        self._video.close()
 
 
 class VideoSegments:
     """A video in files of equal length; a file gets its name once all its frames decode.
 
     A video file can only be opened once it is finished, so a killed run would lose a long one.
-    Frames of another size start another file.
-
-    Args:
-        folder: Folder of the files.
-        fps: Frames per second.
-        length: Number of frames of a file.
-        number: Number of the first file. Defaults to 0.
-        codec: Code of the codec. Defaults to one that browsers play (:func:`find_codec`).
+    Frames of another size start another file. The codec defaults to one that browsers play.
     """
 
     def __init__(
@@ -222,7 +205,6 @@ class VideoSegments:
         self._size = (0, 0)
 
     def write(self, image: np.ndarray) -> None:
-        """Append a frame (BGR)."""
         size = (image.shape[1], image.shape[0])
         if min(size) < 2:
             _logger.warning("a frame of %dx%d is too small for a video: left out of it", *size)
@@ -283,7 +265,6 @@ def count_frames(path: Path) -> int:
 
 
 def _keep_lines(path: Path, lines: int) -> None:
-    """Keep only the first lines of a file, if it exists."""
     if path.exists():
         kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
         write_text(path, "".join(kept))

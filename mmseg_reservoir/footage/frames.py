@@ -38,7 +38,6 @@ class Pictures(FrameSource):
     Args:
         items: Paths, BGR arrays ``(H, W, 3)`` of uint8, PIL images, or RGB tensors ``(3, H, W)``
             (uint8, or floating point from 0 to 1).
-        every: Take every N-th frame. Defaults to 1.
         root: Folder to which names of files are relative. Defaults to the deepest common folder.
         name: Name of the stream.
     """
@@ -70,11 +69,7 @@ class Pictures(FrameSource):
 
 
 class SeveralInputs(FrameSource):
-    """Inputs one after the other; names of frames start with the name of their input.
-
-    Args:
-        sources: The inputs.
-    """
+    """Inputs one after the other; names of frames start with the name of their input."""
 
     def __init__(self, sources: Sequence[FrameSource]) -> None:
         super().__init__(sources[0].every)
@@ -111,7 +106,9 @@ def open_frames(source: Any, every: int = 1) -> FrameSource:
     if isinstance(source, FrameSource):
         return source
     if isinstance(source, (np.ndarray, torch.Tensor, Image.Image)):
-        return Pictures(_images_of(source), every)
+        if not isinstance(source, Image.Image) and source.ndim == 4:
+            return Pictures(list(source), every)
+        return Pictures([source], every)
     if isinstance(source, int) or str(source).isdecimal():
         return CameraFrames(int(source), every)
     if is_address(source):
@@ -164,7 +161,6 @@ def _open_list(items: Sequence[Any], every: int) -> FrameSource:
 
 
 def _images(files: Iterable[Path], where: str) -> list[Path]:
-    """Return the images among files, in their order."""
     images = [path for path in files if is_image(path)]
     if not images:
         raise ReservoirError(f"no image in {where} (looked for {', '.join(IMAGE_SUFFIXES)})")
@@ -217,15 +213,7 @@ def _decode(path: Path) -> np.ndarray | None:
         return None
 
 
-def _images_of(source: np.ndarray | torch.Tensor | Image.Image) -> list[Any]:
-    """Return the images of a batch, or the one image."""
-    if isinstance(source, Image.Image) or source.ndim != 4:
-        return [source]
-    return list(source)
-
-
 def _as_bgr(image: Any) -> np.ndarray:
-    """Return an image in memory as a BGR array of uint8."""
     if isinstance(image, Image.Image):
         return np.ascontiguousarray(np.asarray(image.convert("RGB"))[..., ::-1])
     if isinstance(image, torch.Tensor):

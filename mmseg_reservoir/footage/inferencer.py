@@ -157,14 +157,7 @@ class ReservoirInferencer:
         self.plan.replace(reservoir=self.cfg.reservoir)
 
     def __call__(self, inputs: Any, every: int = 1) -> Iterator[FrameResult]:
-        """Segment frames one after the other, and adapt to each.
-
-        Args:
-            inputs: Input of :func:`open_frames`: an image, a folder, a glob, a video file, the
-                number of a camera, the address of a network stream, a BGR array, a PIL image, an
-                RGB tensor, a list of them, or an iterable of images.
-            every: Take every N-th frame. Defaults to 1.
-        """
+        """Segment the frames of any input of :func:`open_frames`, and adapt to each."""
         for frame in open_frames(inputs, every):
             yield self.segment(frame)
 
@@ -184,7 +177,6 @@ class ReservoirInferencer:
         )
 
     def _transformed(self, frame: InputFrame) -> dict[str, Any]:
-        """Return a frame as a batch of the test pipeline."""
         data = self._transform({"img": frame.image})
         data["data_samples"].set_metainfo({"img_path": frame.name})
         return pseudo_collate([data])
@@ -206,7 +198,6 @@ class ReservoirInferencer:
         self._is_checked = True
 
     def _warn_of_large(self, frame: InputFrame, inputs: torch.Tensor) -> None:
-        """Warn of frames that take minutes each, before the first one."""
         trained = _trained_size(self.cfg)
         if trained is None or self._size_is_chosen:
             return
@@ -263,7 +254,6 @@ def _trained_size(cfg: Config) -> tuple[int, int] | None:
 
 
 def _after_loading(steps: list[dict]) -> list[dict]:
-    """Return the steps of a test pipeline after loading."""
     return [s for s in without_labels(steps) if not str(s["type"]).startswith("LoadImage")]
 
 

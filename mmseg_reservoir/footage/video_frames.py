@@ -24,12 +24,7 @@ _TIMEOUTS = (cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 10_000, cv2.CAP_PROP_READ_TIMEOUT_M
 
 
 class VideoFile(FrameSource):
-    """The frames of a video, with the names ``{video}_{number}``.
-
-    Args:
-        path: A file, or its network address.
-        every: Take every N-th frame. Defaults to 1.
-    """
+    """The frames of a video file or its network address, with the names ``{video}_{number}``."""
 
     def __init__(self, path: Path | str, every: int = 1) -> None:
         super().__init__(every)
@@ -114,7 +109,6 @@ class NetworkCamera(CameraFrames):
 
     Args:
         address: Address of the stream. No message or name shows its password.
-        every: Take every N-th frame. Defaults to 1.
         first_wait: Seconds before the first attempt to connect again, doubled after each attempt.
             Defaults to 1.
         longest_wait: Largest number of seconds between two attempts. Defaults to 30.
@@ -159,7 +153,6 @@ class NetworkCamera(CameraFrames):
         return False, None
 
     def release(self) -> None:
-        """Close the connection."""
         if self._capture is not None:
             self._capture.release()
             self._capture = None
@@ -213,7 +206,6 @@ class _Newest:
             return image
 
     def stop(self) -> None:
-        """Release the camera."""
         self._ended = True
         self._thread.join()
         self._capture.release()

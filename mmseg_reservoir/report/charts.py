@@ -34,12 +34,7 @@ def draw_curves(
 ) -> None:
     """Draw scores by visit, with a band of one deviation where there are several seeds.
 
-    Args:
-        axis: Where to draw.
-        curves: Score by visit of each label. The first one is dashed if there are several.
-        title: Title of the axis.
-        colors: Color of each label. Defaults to the colors of runs.
-        more: Options of matplotlib's ``plot``.
+    The first curve is dashed if there are several. ``more`` are options of matplotlib's ``plot``.
     """
     for i, (label, scores) in enumerate(curves.items()):
         color = colors[label] if colors else nth_color(RUN_COLORS, i)
@@ -196,10 +191,10 @@ def memory_figure(results: Results, sizes: Sequence[int]) -> Figure:
     figure, axes = _axes(2 * len(sizes), width=3.6, height=2.6, columns=2)
     panels = [(size, kind) for size in sizes for kind in _MEMORIES]
     for axis, (size, kind) in zip(axes, panels, strict=True):
-        balance = memory_balance(results["routes"], kind, size)
-        times = range(1, len(balance.shares[0]) + 1)
-        colors = [nth_color(DOMAIN_COLORS, i) for i in range(len(balance.domains))]
-        axis.stackplot(times, balance.shares, labels=balance.domains, colors=colors)
+        domains, shares = memory_balance(results["routes"], kind, size)
+        times = range(1, len(shares[0]) + 1)
+        colors = [nth_color(DOMAIN_COLORS, i) for i in range(len(domains))]
+        axis.stackplot(times, shares, labels=domains, colors=colors)
         axis.set(title=f"{_MEMORIES[kind]}, M = {size}", ylim=(0, 1), xlim=(1, len(times)))
     for axis in axes[-2:]:
         axis.set_xlabel("image or batch")
@@ -238,7 +233,6 @@ def sensitivity_figure(sweep: Sweep) -> Figure:
 def _axes(
     count: int, width: float, height: float, columns: int = 3, **shared: Any
 ) -> tuple[Figure, list[Any]]:
-    """Return a figure and its axes in rows; unused places are empty."""
     from matplotlib.figure import Figure
 
     columns = min(columns, count)

@@ -18,10 +18,8 @@ _COLLAPSED = 0.01
 def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
     """Return the scores of a run, a summary of its routing, and its published row.
 
-    Args:
-        results: Content of a complete ``results.json``.
-        warn: Receives one line for each part that cannot be made, such as the published row of
-            an invalid ``metafile.yaml``. Such an error must not end a run that is complete.
+    ``warn`` receives one line for each part that cannot be made, such as the published row of an
+    invalid ``metafile.yaml``. Such an error must not end a run that is complete.
     """
     texts = []
     for name, describe in _PARTS.items():
@@ -111,7 +109,14 @@ _PARTS: dict[str, Callable[[Results], str | None]] = {
 def run_warnings(results: Results) -> Iterator[str]:
     """Yield one line for everything that makes the scores less reliable than they look."""
     visits: list[dict[str, Any]] = results["visits"]
-    yield from _rejected_updates(results.get("updates") or {})
+    counts: Mapping[str, int] = results.get("updates") or {}
+    rejected = counts.get("not_finite", 0) + counts.get("rollbacks", 0)
+    if rejected:
+        yield (
+            f"{rejected} of {rejected + counts.get('updates', 0)} updates were skipped as not "
+            f"finite or rolled back, and an expert was reset to the source "
+            f"{counts.get('restarts', 0)} times: is method.optimizer.lr too large?"
+        )
     skipped = sum(visit.get("skipped", 0) for visit in visits)
     if skipped:
         yield (
@@ -129,16 +134,6 @@ def run_warnings(results: Results) -> Iterator[str]:
         names = ", ".join(sorted({visit["domain"] for visit in unlabeled}))
         yield f"no labeled pixel in {len(unlabeled)} visits ({names}): they have no score"
     yield from _collapse(results["routes"])
-
-
-def _rejected_updates(counts: Mapping[str, int]) -> Iterator[str]:
-    rejected = counts.get("not_finite", 0) + counts.get("rollbacks", 0)
-    if rejected:
-        yield (
-            f"{rejected} of {rejected + counts.get('updates', 0)} updates were skipped as not "
-            f"finite or rolled back, and an expert was reset to the source "
-            f"{counts.get('restarts', 0)} times: is method.optimizer.lr too large?"
-        )
 
 
 def _collapse(routes: list[dict[str, Any]]) -> Iterator[str]:

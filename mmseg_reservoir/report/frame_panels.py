@@ -44,12 +44,14 @@ def gallery(runs: Sequence[ShownRun]) -> list[dict[str, Any]]:
 
 
 def _frame(runs: Sequence[ShownRun], domain: str) -> dict[str, Any] | None:
-    names = (_first_frame(run, domain) for run in runs)
-    name = next(filter(None, names), None)
+    folders = [_folder(run, 1, domain) for run in runs]
+    saved = (file for folder in folders for file in sorted(folder.glob(f"*{LABEL_SUFFIX}")))
+    name = next((file.name.removesuffix(LABEL_SUFFIX) for file in saved), None)
     if name is None:
         return None
-    truths = (_truth(run, domain, name) for run in runs)
-    truth = next((truth for truth in truths if truth is not None), None)
+    files = (folder / f"{name}{TRUTH_SUFFIX}" for folder in folders)
+    file = next(filter(Path.is_file, files), None)
+    truth = None if file is None else _read(file, cv2.IMREAD_GRAYSCALE)
     palette = runs[0].results["palette"]
     classes = {} if truth is None else _classes(truth, palette)
     layers = []
@@ -94,18 +96,6 @@ def _folder(run: ShownRun, number: int, domain: str) -> Path:
     return run.panels / f"round{number}" / domain
 
 
-def _first_frame(run: ShownRun, domain: str) -> str | None:
-    """Return the name of the first frame of a domain that was saved in the first round."""
-    files = sorted(_folder(run, 1, domain).glob(f"*{LABEL_SUFFIX}"))
-    return files[0].name.removesuffix(LABEL_SUFFIX) if files else None
-
-
-def _truth(run: ShownRun, domain: str, frame: str) -> np.ndarray | None:
-    """Return the true train ids of a frame, if the run saved them."""
-    file = _folder(run, 1, domain) / f"{frame}{TRUTH_SUFFIX}"
-    return _read(file, cv2.IMREAD_GRAYSCALE) if file.is_file() else None
-
-
 def _labels(run: ShownRun, domain: str, frame: str) -> dict[int, tuple[np.ndarray, str]]:
     """Return train ids and route of a frame by round; of evenly spaced rounds if these are many."""
     routes = {
@@ -126,13 +116,11 @@ def _labels(run: ShownRun, domain: str, frame: str) -> dict[int, tuple[np.ndarra
 
 
 def _classes(label: np.ndarray, palette: Palette) -> dict[str, Sequence[int]]:
-    """Return the classes of a label map with their colors."""
     named = list(palette.items())
     return dict(named[index] for index in np.unique(label) if index < len(named))
 
 
 def _color_table(palette: Palette) -> np.ndarray:
-    """Return RGB by train id, black for ids without a class."""
     colors = np.zeros((256, 3), np.uint8)
     colors[: len(palette)] = list(palette.values())
     return colors
@@ -184,10 +172,7 @@ def hard_frame(
 
     Only frames that all runs saved (``--show-dir``, ``--show-frames``) are compared.
 
-    Args:
-        runs: Runs on the same stream; the first one chooses the frame.
-        domain: Domain of the frame.
-        truth_of: Returns the file with the train ids of an image.
+    ``truth_of`` gives the file with the train ids of an image.
     """
     last = runs[0].results["visits"][-1]["round"]
     images = {

@@ -24,7 +24,7 @@ class Position(NamedTuple):
     """A position in a stream, as `StreamProgress` writes it to a file."""
 
     done: int
-    total: int
+    total: int | None
     where: str
     expert: int
     k: int
@@ -145,8 +145,8 @@ class StreamProgress:
         if self._done != self.total and now - self._last_write < _SECONDS_PER_WRITE:
             return
         self._last_write = now
-        position = {"done": self._done, "total": self.total, "where": self._where}
-        write_text(file, json.dumps(position | {"expert": expert, "k": self._k}))
+        position = Position(self._done, self.total, self._where, expert, self._k)
+        write_text(file, json.dumps(position._asdict()))
 
     def _write_pending(self) -> None:
         if self._pending is not None and not self.quiet:

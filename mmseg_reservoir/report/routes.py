@@ -36,7 +36,6 @@ class Assignment(NamedTuple):
 
     @property
     def shares(self) -> list[list[float]]:
-        """The counts as shares of each domain's images."""
         return [[count / sum(row) for count in row] for row in self.counts]
 
 
@@ -50,15 +49,8 @@ def assignment(routes: Routes) -> Assignment:
     return Assignment(domains, experts, [[counts[d, e] for e in experts] for d in domains])
 
 
-class Segment(NamedTuple):
-    """A part of a stream: a visit, or a piece of a stream with too many visits to show."""
-
-    label: str
-    routes: list[Mapping[str, Any]]
-
-
-def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[Segment]:
-    """Return one segment per visit, in the order of their first routes.
+def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[tuple[str, Routes]]:
+    """Return label and routes of each visit, in the order of their first routes.
 
     More than ``most`` visits are replaced by at most ``most`` pieces of equal length.
     """
@@ -66,38 +58,28 @@ def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[Segment]:
     for route in routes:
         visits.setdefault((route["round"], route["domain"]), []).append(route)
     if len(visits) <= most:
-        return [Segment(f"{domain} {round}", part) for (round, domain), part in visits.items()]
+        return [(f"{domain} {round}", part) for (round, domain), part in visits.items()]
     size = math.ceil(len(routes) / most)
     starts = range(0, len(routes), size)
-    return [Segment(f"from {start + 1}", list(routes[start : start + size])) for start in starts]
+    return [(f"from {start + 1}", routes[start : start + size]) for start in starts]
 
 
-class ExpertUse(NamedTuple):
-    """Share of each segment's routes by expert (rows), and the number of experts at its end."""
-
-    labels: list[str]
-    shares: list[list[float]]
-    k: list[int]
-
-
-def expert_use(routes: Routes) -> ExpertUse:
-    """Return the use of the experts over the stream."""
-    parts = segments(routes)
+def expert_use(routes: Routes) -> tuple[list[str], list[list[float]], list[int]]:
+    """Return the segments, their shares of routes by expert (rows), and K at the end of each."""
+    labels, parts = zip(*segments(routes), strict=True)
     count = 1 + max(route["expert"] for route in routes)
-    used = [Counter(route["expert"] for route in part.routes) for part in parts]
+    used = [Counter(route["expert"] for route in part) for part in parts]
     shares = [[counts[expert] / counts.total() for counts in used] for expert in range(count)]
-    return ExpertUse(
-        [part.label for part in parts], shares, [part.routes[-1]["k"] for part in parts]
-    )
+    return list(labels), shares, [part[-1]["k"] for part in parts]
 
 
 def mean_by_segment(routes: Routes, name: str) -> dict[str, float]:
     """Return the mean of an entry of the routes by segment. Segments without it are left out."""
     means = {}
-    for part in segments(routes):
-        values = [route[name] for route in part.routes if route.get(name) is not None]
+    for label, part in segments(routes):
+        values = [route[name] for route in part if route.get(name) is not None]
         if values:
-            means[part.label] = mean(values)
+            means[label] = mean(values)
     return means
 
 
@@ -147,20 +129,11 @@ def guard_events(results: Results) -> list[GuardEvent]:
     return events
 
 
-class MemoryBalance(NamedTuple):
-    """Share of every domain (rows) among the styles in a memory, after every route."""
+def memory_balance(routes: Routes, kind: str, capacity: int) -> tuple[list[str], list[list[float]]]:
+    """Replay a stream into a style memory of this kind, with the domain's number as the style.
 
-    domains: list[str]
-    shares: list[list[float]]
-
-
-def memory_balance(routes: Routes, kind: str, capacity: int) -> MemoryBalance:
-    """Replay a stream into a style memory, with the number of the domain as the style.
-
-    Args:
-        routes: Routes of a run.
-        kind: Registered memory that needs no assignments: ``"reservoir"`` or ``"fifo"``.
-        capacity: M, the number of styles in the memory.
+    Returns:
+        The domains, and their shares (rows) of the memory after every route.
     """
     import torch  # takes seconds
 
@@ -176,7 +149,7 @@ def memory_balance(routes: Routes, kind: str, capacity: int) -> MemoryBalance:
         assert memory.styles is not None
         held = torch.bincount(memory.styles.flatten(), minlength=len(domains))
         columns.append((held / len(memory)).tolist())
-    return MemoryBalance(domains, list(map(list, zip(*columns, strict=True))))
+    return domains, list(map(list, zip(*columns, strict=True)))
 
 
 class StyleMap(NamedTuple):

@@ -23,7 +23,6 @@ class ShownRun:
 
     @property
     def metric(self) -> str:
-        """``"mIoU"`` or ``"error"``."""
         return metric_of(self.results["visits"])
 
     @property

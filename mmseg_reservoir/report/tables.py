@@ -43,11 +43,8 @@ def make_table(
 ) -> str:
     """Return a table as text.
 
-    Args:
-        header: Names of the columns.
-        rows: Cells of the rows. None draws a line between two rows.
-        text_columns: Number of left-aligned columns at the beginning. Defaults to 1.
-        markdown: Return Markdown, without lines between rows. Defaults to False.
+    A row of None is a line between two rows; Markdown has none. The first ``text_columns`` are
+    aligned left.
     """
     columns = [str(name) for name in header]
     cells = [None if row is None else [str(cell) for cell in row] for row in rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,12 +11,13 @@ from torch import Tensor
 from ..core.reservoir_part import State
 
 _AHEAD = 0.75
-"""Cosine above which two successive steps have the same direction. Random frames of one domain
-have a cosine near -1/2."""
-
-
+"""Smallest cosine of two steps in the same direction; near -1/2 for random frames of a domain."""
+_ODD = 0.01
+"""Assumed fraction of frames without information about their domain."""
 _COLUMNS = ("styles", "times", "fading")
 """The saved attributes, arrays with one entry per frame."""
+_GAP = 2
+"""Clock gap between two merged streams, so that their frames do not count as successive."""
 
 
 class FrameMemory:
@@ -48,6 +51,13 @@ class FrameMemory:
         self.fading = np.zeros(0, dtype=bool)
         self._steps = np.zeros(0)  # half the squared distance to the previous frame
         self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # by domain, with its times
+
+    @classmethod
+    def of(cls, state: State) -> FrameMemory:
+        """Return the memory of a state, to compute its spreads."""
+        memory = cls(state["experts"][0]["styles"].shape[1], state["shared"]["source_spread"])
+        memory.load_state_dict(state)
+        return memory
 
     def add(self, style: np.ndarray, label: int) -> None:
         """Store a frame; remove the oldest of its domain if there are too many."""
@@ -119,6 +129,44 @@ class FrameMemory:
         spreads[0] = self.source_spread
         return spreads.clip(1e-12), max(common, 1e-12)
 
+    def log_likelihoods(self, frame: np.ndarray, dimensions: float) -> np.ndarray:
+        """Return the log-likelihood of a frame under every domain, ``(K,)``.
+
+        Args:
+            frame: Style of the frame, ``(d,)``.
+            dimensions: Number of independent directions in which styles scatter.
+        """
+        spreads, common = self.spreads()
+        means, counts = self.means(), self.counts().astype(float)
+        counts[0] = np.inf
+        with np.errstate(divide="ignore"):
+            spreads = spreads * (1 + 1 / counts)
+        squares = np.square(frame - means).sum(axis=1)
+        typical = -dimensions / 2 * (squares / spreads + np.log(spreads))
+        anywhere = common + self.source_spread
+        odd = -dimensions / 2 * (frame @ frame / anywhere + math.log(anywhere))
+        return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
+
+    def as_unknown(self, frames: np.ndarray, dimensions: float) -> np.ndarray:
+        """Return the log-likelihood of the newest 1, 2, ... frames as one new domain.
+
+        Its mean and spread are integrated out.
+        """
+        frames = frames[::-1]
+        common = self.spreads()[1]
+        n = np.arange(1, len(frames) + 1)
+        lengths = np.square(np.cumsum(frames, axis=0) / n[:, None]).sum(axis=1)
+        scatter = np.cumsum(np.square(frames).sum(axis=1)) - n * lengths
+        half, ratio = dimensions / 2, self.source_spread / common
+        a0 = self.prior * half
+        a, b0 = a0 + n * half, a0 * common
+        b = b0 + half * (scatter + n * lengths / (1 + n * ratio))
+        gammas = np.array([math.lgamma(value) for value in a]) - math.lgamma(a0)
+        evidence: np.ndarray = (
+            gammas + a0 * math.log(b0) - a * np.log(b) - half * np.log1p(n * ratio)
+        )
+        return evidence
+
     def state_dict(self) -> State:
         """Return the frames of every domain and, for :meth:`SegmentRouter.distance`, its spread."""
         spreads = self.spreads()[0].tolist()
@@ -149,3 +197,35 @@ class FrameMemory:
 def as_array(tensor: Tensor) -> np.ndarray:
     """Return a copy of a tensor of any device as an array."""
     return tensor.cpu().numpy().copy()
+
+
+# Functions of saved states: the state that all domains share, and entries of single domains
+
+
+def start_after(shared: State) -> int:
+    """Return the first time of another stream, after a gap."""
+    return int(shared["clock"]) + _GAP
+
+
+def merge_frames(one: State, other: State, size: int) -> State:
+    """Return the newest ``size`` frames of two domains, half from each if both have enough.
+
+    The frames of the first domain come first.
+    """
+    pair = one, other
+    counts = [len(entry["times"]) for entry in pair]
+    kept = [
+        min(mine, max(size // 2, size - others))
+        for mine, others in zip(counts, reversed(counts), strict=True)
+    ]
+    return {
+        name: torch.cat([e[name][len(e[name]) - n :] for e, n in zip(pair, kept, strict=True)])
+        for name in _COLUMNS
+    }
+
+
+def newer_frames(entry: State, start: int) -> State:
+    """Return the frames from time ``start`` on, with times that start at 0."""
+    later = entry["times"] >= start
+    frames = {name: entry[name][later] for name in _COLUMNS}
+    return {**frames, "times": frames["times"] - start}

@@ -19,15 +19,10 @@ from ..registry import register
 from ..style.calibration import Calibration
 from ..style.space import StyleSpace
 from .base import Router, check_finite
-from .frame_memory import FrameMemory, as_array
+from .frame_memory import FrameMemory, as_array, merge_frames, newer_frames, start_after
 from .split import find_split
 
-_ODD = 0.01
-"""Assumed fraction of frames without information about their domain."""
-_SOURCE_WINDOWS = 4000
-"""Number of random windows of ``run`` source frames that :meth:`SegmentRouter.fit` draws."""
-_GAP = 2
-"""Clock gap between two merged streams, so that their frames do not count as successive."""
+_SOURCE_WINDOWS = 4000  # drawn with a fixed seed, each of ``run`` frames
 
 
 @register("router", "segment")
@@ -51,7 +46,7 @@ class SegmentRouter(Router):
         odds: Log odds needed to open a domain. Defaults to 5.
         patience: Number of frames of a domain that raise the log odds to split it by one. Defaults
             to 10.
-        margin: Factor of the smallest squared distance of new frames from the source: the largest
+        margin: Squared distance from the source beyond which a domain may open, over the largest
             one of a window of source frames. Defaults to 1.5.
         switch: Probability that the domain changes from one frame to the next. Defaults to 0.1.
         lag: Number of newest frames with labels that may still change. Defaults to 12.
@@ -89,13 +84,11 @@ class SegmentRouter(Router):
         self.reach = float(np.trace(scatter))
         self.dimensions = float(self.reach**2 / np.square(scatter).sum())
         draws = np.random.default_rng(0).integers(len(source), size=(_SOURCE_WINDOWS, self.run))
-        farthest = max(float(np.square(source[d].mean(axis=0)).sum()) for d in draws)
-        self.tau = self.margin * farthest
+        self.tau = self.margin * max(float(np.square(source[d].mean(axis=0)).sum()) for d in draws)
         self.memory = FrameMemory(source.shape[1], self.reach, self.members, recent=self.lag)
-        self.posterior = np.ones(1)
-        self.ages = np.zeros(1)
+        self.posterior, self.ages = np.ones(1), np.zeros(1)
         self._history: list[tuple[np.ndarray, np.ndarray]] = []  # posterior, log-likelihoods
-        self._known: list[float] = []  # log-probability of each of the newest frames
+        self._evidence: list[float] = []  # log-likelihood of each of the newest frames
         return self
 
     @property
@@ -110,13 +103,14 @@ class SegmentRouter(Router):
         self._filter(frame)
         index = int(self.posterior.argmax())
         self.memory.add(frame, index)
-        # The frame fits unless an unknown domain explains it better than all known ones.
-        fits = self.k == self.k_max or self._unknown(frame[None])[0] <= self._known[-1]
-        is_new = may_open and self.k < self.k_max and self._found()
+        # A frame does not fit if an unknown domain explains it better than all others.
+        unknown = self.memory.as_unknown(frame[None], self.dimensions)
+        fits = self.k == self.k_max or unknown[0] <= self._evidence[-1]
+        is_new = may_open and self.k < self.k_max and self._open_by_newest()
         if not is_new:
             self._correct()
             self.ages[index] += 1
-            is_new = may_open and index > 0 and self.k < self.k_max and self._split(index)
+            is_new = may_open and index > 0 and self.k < self.k_max and self._open_by_split(index)
         if is_new:
             index = self.k - 1
         weights = torch.from_numpy(self.posterior).float()
@@ -127,28 +121,15 @@ class SegmentRouter(Router):
         posterior = torch.from_numpy(self.posterior).float()
         return Route(int(posterior.argmax()), posterior, is_new=False, fits=False)
 
-    def _log_likelihoods(self, frame: np.ndarray) -> np.ndarray:
-        """Return the log-likelihood of a frame under every domain, ``(K,)``."""
-        spreads, common = self.memory.spreads()
-        means, counts = self.memory.means(), self.memory.counts().astype(float)
-        counts[0] = np.inf
-        with np.errstate(divide="ignore"):
-            spreads = spreads * (1 + 1 / counts)
-        squares = np.square(frame - means).sum(axis=1)
-        typical = -self.dimensions / 2 * (squares / spreads + np.log(spreads))
-        anywhere = common + self.reach
-        odd = -self.dimensions / 2 * (frame @ frame / anywhere + math.log(anywhere))
-        return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
-
     def _filter(self, frame: np.ndarray) -> None:
         """Update the posterior by one step of the forward filter."""
-        likelihoods = self._log_likelihoods(frame)
+        likelihoods = self.memory.log_likelihoods(frame, self.dimensions)
         prior = (1 - self.switch) * self.posterior + self.switch / self.k
         top = likelihoods.max()
         joint = prior * np.exp(likelihoods - top)
         self.posterior = joint / joint.sum()
         self._history = [*self._history, (self.posterior, likelihoods)][-self.lag :]
-        self._known = [*self._known, float(math.log(joint.sum()) + top)][-self.lag :]
+        self._evidence = [*self._evidence, float(math.log(joint.sum()) + top)][-self.lag :]
 
     def _correct(self) -> None:
         """Relabel the newest frames by their later frames (backward smoothing)."""
@@ -159,15 +140,13 @@ class SegmentRouter(Router):
             later = (1 - self.switch) * seen + self.switch * seen.mean()
             later /= later.max()
 
-    def _found(self) -> bool:
-        """Open a domain if it explains the newest frames better than all known ones.
-
-        Return whether a domain was opened.
-        """
-        frames = self.memory.tail(len(self._known))
+    def _open_by_newest(self) -> bool:
+        """Open a domain if it explains the newest frames better; return whether it was opened."""
+        frames = self.memory.tail(len(self._evidence))
         if len(frames) < self.run:
             return False
-        gains = self._unknown(frames) - np.cumsum(self._known[-len(frames) :][::-1])
+        gains = self.memory.as_unknown(frames, self.dimensions)
+        gains -= np.cumsum(self._evidence[-len(frames) :][::-1])
         n = int(gains[self.run - 1 :].argmax()) + self.run
         if gains[n - 1] <= self.odds:
             return False
@@ -179,30 +158,13 @@ class SegmentRouter(Router):
         others = (frames.sum(axis=0) - frames) / (n - 1)
         among = np.square(frames - others).sum(axis=1)
         means = self.memory.means()[(self.memory.counts() > 0) | (np.arange(self.k) == 0)]
-        to_known = np.square(frames[:, None] - means[None]).sum(axis=2).min(axis=1)
-        if not (among < to_known).all():
+        to_means = np.square(frames[:, None] - means[None]).sum(axis=2).min(axis=1)
+        if not (among < to_means).all():
             return False
-        self._open(np.arange(len(self.memory.labels) - n, len(self.memory.labels)))
+        self._add_domain(np.arange(len(self.memory.labels) - n, len(self.memory.labels)))
         return True
 
-    def _unknown(self, frames: np.ndarray) -> np.ndarray:
-        """Return the log-probability of the newest 1, 2, ... frames as one unknown domain."""
-        frames = frames[::-1]
-        common = self.memory.spreads()[1]
-        n = np.arange(1, len(frames) + 1)
-        lengths = np.square(np.cumsum(frames, axis=0) / n[:, None]).sum(axis=1)
-        scatter = np.cumsum(np.square(frames).sum(axis=1)) - n * lengths
-        half, ratio = self.dimensions / 2, self.reach / common
-        a0 = self.memory.prior * half
-        a, b0 = a0 + n * half, a0 * common
-        b = b0 + half * (scatter + n * lengths / (1 + n * ratio))
-        gammas = np.array([math.lgamma(value) for value in a]) - math.lgamma(a0)
-        evidence: np.ndarray = (
-            gammas + a0 * math.log(b0) - a * np.log(b) - half * np.log1p(n * ratio)
-        )
-        return evidence
-
-    def _split(self, index: int) -> bool:
+    def _open_by_split(self, index: int) -> bool:
         """Split a domain if two explain its members better; return whether it was split."""
         members = self.memory.members(index)
         if len(members) < 2 * self.run:
@@ -219,19 +181,19 @@ class SegmentRouter(Router):
         # A domain that has explained many frames is less likely to be two.
         if evidence <= self.odds + self.ages[index] / self.patience:
             return False
-        self._open(members[part])
+        self._add_domain(members[part])
         return True
 
-    def _open(self, rows: np.ndarray) -> None:
+    def _add_domain(self, rows: np.ndarray) -> None:
         """Open a domain with rows of the memory, and make it the current one."""
         self.memory.k += 1
         self.memory.labels[rows] = self.k - 1
-        self.posterior = np.zeros(self.k)
-        self.posterior[-1] = 1
+        self.posterior = np.eye(self.k)[-1]
         self.ages = np.append(self.ages, 0)
         self._history = []
         frames = self.memory.tail(self.lag)
-        self._known = [float(self._log_likelihoods(frame).max()) for frame in frames]
+        likelihoods = [self.memory.log_likelihoods(frame, self.dimensions) for frame in frames]
+        self._evidence = [float(values.max()) for values in likelihoods]
 
     def state_dict(self) -> State:
         memory = self.memory.state_dict()
@@ -246,7 +208,7 @@ class SegmentRouter(Router):
         stream = {
             "posterior": torch.from_numpy(self.posterior.copy()),
             "history": [tuple(torch.from_numpy(x.copy()) for x in row) for row in self._history],
-            "known": list(self._known),
+            "known": list(self._evidence),
         }
         experts = [{**frames, "age": age} for frames, age in ages]
         return {"shared": shared, "experts": experts, "stream": stream}
@@ -265,9 +227,8 @@ class SegmentRouter(Router):
             stream = {"posterior": uniform, "history": [], "known": []}
         self.posterior = as_array(stream["posterior"])
         self._history = [(as_array(a), as_array(b)) for a, b in stream["history"]]
-        self._known = list(stream["known"])
-        self.tau = shared["tau"]
-        self.reach, self.dimensions = shared["reach"], shared["dimensions"]
+        self._evidence = list(stream["known"])
+        self.tau, self.reach, self.dimensions = (shared[n] for n in ("tau", "reach", "dimensions"))
 
     # The entry of an expert holds the frames of its domain, its spread and its age.
 
@@ -298,36 +259,26 @@ class SegmentRouter(Router):
 
     @classmethod
     def merge_shared(cls, options: State, one: State, other: State) -> State:
-        clock = _next_start(one) + other["memory"]["clock"]
+        clock = start_after(one["memory"]) + other["memory"]["clock"]
         return {**one, "memory": {**one["memory"], "clock": clock}}
 
     @classmethod
     def adopt_expert(cls, shared: State, entry: State) -> State:
         """Return the entry with its frames after all frames of this reservoir."""
-        return {**entry, "times": entry["times"] + _next_start(shared)}
+        return {**entry, "times": entry["times"] + start_after(shared["memory"])}
 
     @classmethod
     def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
         """Return the newest frames of both; :meth:`regroup` computes their spread."""
-        limit, pair = options["members"], (one, other)
-        counts = [len(entry["times"]) for entry in pair]
-        kept = [
-            min(mine, max(limit // 2, limit - others))
-            for mine, others in zip(counts, reversed(counts), strict=True)
-        ]
-        frames = {
-            name: torch.cat([e[name][len(e[name]) - n :] for e, n in zip(pair, kept, strict=True)])
-            for name in ("styles", "times", "fading")
-        }
+        frames = merge_frames(one, other, options["members"])
         return {**frames, "spread": one["spread"], "age": one["age"] + other["age"]}
 
     @classmethod
     def regroup(cls, state: State) -> State:
         """Return the state with new spreads, which depend on all frames, and without stream."""
         shared, experts = state["shared"], state["experts"]
-        memory = FrameMemory(experts[0]["styles"].shape[1], shared["memory"]["source_spread"])
-        memory.load_state_dict({"shared": shared["memory"], "experts": experts})
-        pairs = zip(memory.state_dict()["experts"], experts, strict=True)
+        memory = FrameMemory.of({"shared": shared["memory"], "experts": experts}).state_dict()
+        pairs = zip(memory["experts"], experts, strict=True)
         experts = [{**frames, "age": entry["age"]} for frames, entry in pairs]
         return {"shared": shared, "experts": experts, "stream": None}
 
@@ -340,12 +291,8 @@ class SegmentRouter(Router):
     def delta(cls, options: State, state: State, progress: State) -> State:
         """Return the later frames, with times that start at 0."""
         start, experts, memory = progress["clock"], state["experts"], state["shared"]["memory"]
-        newer = []
-        for entry, age in zip(experts, padded(progress["ages"], len(experts), 0), strict=True):
-            later = entry["times"] >= start
-            frames = {name: entry[name][later] for name in ("styles", "times", "fading")}
-            frames["times"] = frames["times"] - start
-            newer.append({**entry, **frames, "age": entry["age"] - age})
+        ages = zip(experts, padded(progress["ages"], len(experts), 0), strict=True)
+        newer = [{**e, **newer_frames(e, start), "age": e["age"] - age} for e, age in ages]
         memory = {**memory, "clock": memory["clock"] - start}
         return {**state, "shared": {**state["shared"], "memory": memory}, "experts": newer}
 
@@ -357,8 +304,3 @@ class SegmentRouter(Router):
         posterior = torch.zeros(count, dtype=torch.float64)
         posterior[list(numbering)] = stream["posterior"]
         return {"posterior": posterior, "history": [], "known": list(stream["known"])}
-
-
-def _next_start(shared: State) -> int:
-    """Return the first time of another stream, after a gap."""
-    return int(shared["memory"]["clock"]) + _GAP

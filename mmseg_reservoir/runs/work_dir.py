@@ -33,7 +33,7 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise WriteError(
             f"cannot write into the work directory {folder} ({error.strerror}): {remedy(error)} "
-            "with --work-dir"
+            "with --work-dir or --out"
         ) from error
     try:
         if fcntl is not None:
@@ -43,7 +43,7 @@ def locked(folder: Path) -> Iterator[None]:
                 file.seek(0)
                 raise ReservoirError(
                     f"process {file.read().strip() or 'unknown'} is writing into {folder}: wait "
-                    "for it, or choose another folder with --work-dir"
+                    "for it, or choose another folder with --work-dir or --out"
                 ) from error
         with explain_disk_errors(path):
             file.truncate(0)

@@ -1,13 +1,12 @@
-"""MMSegmentation integration: wrapper, loop, hooks and data sets of a test run."""
+"""MMSegmentation integration: wrapper, loop, hooks and datasets of a test run."""
 
-import warnings
-
+from mmseg_reservoir._renamed import renamed_names
 from mmseg_reservoir.seg.compat import (
     enable_mmseg_without_compiled_ops,
     import_mmengine_without_transformers,
 )
 
-# Have to run before any import of mmseg, hence before this package's other modules.
+# This must run before mmseg is imported, and so before the other modules of this package.
 import_mmengine_without_transformers()
 enable_mmseg_without_compiled_ops()
 
@@ -43,17 +42,9 @@ __all__ = [
     "VisitIoUMetric",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Return what has another name or room now, with a warning."""
-    if name == "UnlabelledImages":  # the old name
-        message = f"{__name__}.{name} is now UnlabeledImages"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return UnlabeledImages
-    if name in ("FrameResult", "ReservoirInferencer"):
-        from .. import footage
-
-        message = f"mmseg_reservoir.seg.{name} is now mmseg_reservoir.footage.{name}: import that"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(footage, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_OLD_NAMES = {
+    "UnlabelledImages": "seg.datasets.UnlabeledImages",  # old name
+    "FrameResult": "footage.FrameResult",
+    "ReservoirInferencer": "footage.ReservoirInferencer",
+}
+__getattr__ = renamed_names(__name__, _OLD_NAMES)

@@ -1,4 +1,4 @@
-"""Images of a stream that cannot be used: find the cause, and stop or skip them."""
+"""Unusable images of a stream: find the cause, and stop or skip them."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from mmengine.dataset import pseudo_collate
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..datasets.check.file_facts import Facts, examine
+from ..datasets.check.file_facts import examine
 from ..errors import ReservoirError
 
 _SMALLEST = 8
-"""Pixels on a side, below which an image shows no scene."""
+"""Smallest usable height and width of an image, in pixels."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
 class BadImage:
-    """The replacement of an image that cannot be used, in a stream."""
+    """The replacement of an unusable image in a stream."""
 
     image: str
     cause: str
 
 
 class CheckedDataset(Dataset):
-    """A segmentation dataset that checks every sample and reports those that cannot be used.
+    """A segmentation dataset that checks every sample and reports unusable ones.
 
-    Otherwise it behaves as the dataset. A usable sample is not examined again, as a stream visits
-    the same files many times.
+    Otherwise it behaves as the dataset. A usable sample is checked only once, because a stream
+    visits the same files many times.
 
     Args:
         dataset: A dataset with samples of mmseg's ``PackSegInputs``; other samples are not checked.
-        skip: Return a `BadImage` for a sample that cannot be used, instead of an error. Defaults to
-            False.
+        skip: Whether to return a `BadImage` for an unusable sample instead of raising an error.
+            Defaults to False.
     """
 
     def __init__(self, dataset: Any, skip: bool = False) -> None:
         self.dataset = dataset
         self.skip = skip
-        # Shared: the workers of a dataloader are other processes at every visit.
+        # Shared memory, because every visit starts new worker processes.
         self._good = torch.zeros(len(dataset), dtype=torch.bool).share_memory_()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "dataset":  # while it is being unpickled, in a worker
+        if name == "dataset":  # not set yet while a worker unpickles this object
             raise AttributeError(name)
         return getattr(self.dataset, name)
 
@@ -71,14 +71,14 @@ class CheckedDataset(Dataset):
 
 
 def collate_good(samples: list[Any]) -> tuple[Any, list[BadImage]]:
-    """Collate the usable samples, None without any, and return the others beside them."""
+    """Return a batch of the usable samples, None without any, and a list of the others."""
     bad = [sample for sample in samples if isinstance(sample, BadImage)]
     good = [sample for sample in samples if not isinstance(sample, BadImage)]
     return pseudo_collate(good) if good else None, bad
 
 
 def check_sizes(inputs: Sequence[Tensor]) -> None:
-    """Refuse a batch of images of different sizes, which cannot be stacked."""
+    """Raise an error if the images of a batch differ in size and cannot be stacked."""
     sizes = sorted({tuple(image.shape[-2:]) for image in inputs})
     if len(sizes) > 1:
         raise ReservoirError(
@@ -89,20 +89,14 @@ def check_sizes(inputs: Sequence[Tensor]) -> None:
 
 
 def explain(info: Mapping[str, Any], error: Exception) -> str:
-    """Return which file of a sample could not be read, and why.
-
-    Args:
-        info: The entry of the sample in a dataset of mmseg.
-        error: The error of its pipeline.
-    """
+    """Return which file of a sample could not be read, and why, from the error of its pipeline."""
     files = {key: str(info[key]) for key in ("img_path", "seg_map_path") if info.get(key)}
     label = files.get("seg_map_path")
     if label and not Path(label).exists() and label not in str(error):
-        del files["seg_map_path"]  # labels are optional: this one was not asked for
+        del files["seg_map_path"]  # labels are optional: the pipeline did not read it
     facts = {key: examine(Path(file), key == "seg_map_path") for key, file in files.items()}
     for key, file in files.items():
-        fault = _fault_of_file(facts[key])
-        if fault:
+        if fault := "is empty (0 bytes)" if facts[key].size == 0 else facts[key].fault:
             return f"cannot read {file}, which {fault}: {_REMEDY}"
     shapes: list[Any] = [fact.shape for fact in facts.values()]
     if len(shapes) == 2 and None not in shapes and shapes[0] != shapes[1]:
@@ -114,12 +108,8 @@ def explain(info: Mapping[str, Any], error: Exception) -> str:
 _REMEDY = "the file is missing or damaged; restore or remove it"
 
 
-def _fault_of_file(facts: Facts) -> str | None:
-    return "is empty (0 bytes)" if facts.size == 0 else facts.fault
-
-
 def _fault_of_sample(sample: Any) -> str | None:
-    """Return why a sample that could be read cannot be used; None if it can."""
+    """Return why a sample is unusable although it was read; None if it is usable."""
     annotation = sample.get("data_samples") if isinstance(sample, Mapping) else None
     if annotation is None:
         return None
@@ -158,6 +148,6 @@ def _bits(path: str) -> int | None:
     try:
         with open(path, "rb") as file:
             start = file.read(25)
-    except OSError:  # not on this disk: it came from a storage of mmengine's
+    except OSError:  # not on this disk: mmengine read it from another storage
         return None
     return start[24] if start.startswith(_PNG) and len(start) == 25 else None

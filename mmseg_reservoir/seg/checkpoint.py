@@ -1,4 +1,4 @@
-"""Checkpoints of segmentors: MMEngine reads them safely, and none that does not fit is used."""
+"""Checkpoints of segmentors: read them safely, and refuse those that do not fit the model."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ from mmseg_reservoir.io.checkpoints import (
 
 
 def load(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:
-    """:func:`read_checkpoint` of a file or an http(s) address.
-
-    Args:
-        path: The file or address. Downloads are kept in torch's hub folder.
-        map_location: As in :func:`torch.load`.
-    """
+    """Return the checkpoint in a file or at an http(s) address, kept in torch's hub folder."""
     if str(path).startswith(("http://", "https://")):
         path = _download(str(path))
     return read_checkpoint(path, map_location)
@@ -40,15 +35,15 @@ def load(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:
 
 @CheckpointLoader.register_scheme(r".*\.safetensors$", force=True)
 def load_from_safe_source(filename: str, map_location: Any = None) -> dict[str, Any]:
-    """:func:`load` with the name and signature of a loader of MMEngine."""
+    """Call :func:`load` with the signature of an MMEngine loader."""
     return load(filename, map_location)
 
 
 def read_checkpoints_safely() -> None:
-    """Let MMEngine's Runner read files and addresses with :func:`load`.
+    """Make MMEngine's Runner read files and addresses with :func:`load`.
 
-    MMEngine itself leaves ``weights_only`` to torch. Its default is unsafe for downloads and,
-    before torch 2.6, for files.
+    MMEngine leaves ``weights_only`` at torch's default. This is unsafe for downloads and, before
+    torch 2.6, for files.
     """
     allow_mmengine_checkpoints()
     CheckpointLoader.register_scheme(["", "http://", "https://"], load_from_safe_source, force=True)
@@ -57,15 +52,12 @@ def read_checkpoints_safely() -> None:
 def check_compatible(
     model: nn.Module, checkpoint: dict[str, Any], allow_mismatch: bool = False
 ) -> None:
-    """Make sure that a checkpoint fills the whole model: no tensor is missing or of another shape.
+    """Check that a checkpoint has every tensor of the model, in the same shape.
 
-    MMEngine loads with ``strict=False``: where names or shapes differ it only logs, and the model
-    runs on random weights.
+    MMEngine loads with ``strict=False``: it only logs different names or shapes, and the model
+    keeps random weights.
 
-    Args:
-        model: The model about to be filled.
-        checkpoint: What :func:`load` returned: ``{"state_dict": ...}`` or the weights themselves.
-        allow_mismatch: Whether to log a misfit as a warning instead of raising.
+    With ``allow_mismatch`` a mismatch is only logged.
     """
     if is_model_wrapper(model):
         model = cast(nn.Module, model.module)
@@ -99,32 +91,32 @@ class StrictCheckpointHook(Hook):
     """Read the checkpoint safely, and check it before MMEngine copies it into the model.
 
     Args:
-        allow_mismatch: Whether a misfit is only logged. Tensors that are missing from the
-            checkpoint then keep their random values.
+        allow_mismatch: Whether to only log a mismatch. Tensors that are missing from the checkpoint
+            then keep their random values. Defaults to False.
     """
 
-    # After EMAHook (NORMAL), which exchanges the checkpoint's weights for their average.
+    # After EMAHook (NORMAL), which replaces the checkpoint's weights by their average.
     priority = "LOW"
 
     def __init__(self, allow_mismatch: bool = False) -> None:
         self.allow_mismatch = allow_mismatch
 
     def before_run(self, runner: Runner) -> None:
-        """Take over MMEngine's loaders; Runner calls this before it reads the checkpoint."""
+        """Replace MMEngine's loaders. Runner calls this before it reads the checkpoint."""
         read_checkpoints_safely()
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
-        """Compare the checkpoint with the model, which still has its initial weights."""
+        """Check the checkpoint before its weights are copied into the model."""
         check_compatible(runner.model, checkpoint, self.allow_mismatch)
 
 
 def _count(weights: Mapping[str, Any]) -> int:
-    """Count tensors, without the counters that MMEngine ignores, too."""
+    # MMEngine ignores these counters, too.
     return sum(not name.endswith("num_batches_tracked") for name in weights)
 
 
 def _download(url: str) -> Path:
-    """Fetch a file into torch's hub folder, once; other processes wait for the main one."""
+    """Download a file into torch's hub folder, once; other processes wait for the main one."""
     target = Path(torch.hub.get_dir(), "checkpoints", Path(urlparse(url).path).name)
     if is_main_process() and not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

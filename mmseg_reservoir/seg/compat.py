@@ -1,8 +1,8 @@
-"""Make ``import mmseg`` work with ``mmcv-lite``, which has no compiled operators, and fast.
+"""Make ``import mmseg`` fast, and possible with ``mmcv-lite``, which has no compiled operators.
 
-mmsegmentation imports all of ``mmcv.ops``, which needs the extension ``mmcv._ext``, although many
-models, such as SegFormer, call none of its operators. Full ``mmcv`` has no wheels for current
-torch. So the operators fail when they are *called*, not when they are imported.
+mmsegmentation imports all of ``mmcv.ops``, which needs the extension ``mmcv._ext``. Many models,
+such as SegFormer, call none of its operators, and full ``mmcv`` has no wheels for current torch.
+So the operators fail when they are *called*, not when they are imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXTENSION = "mmcv._ext"
 def enable_mmseg_without_compiled_ops() -> None:
     """Make ``mmcv.ops`` importable; must run before anything imports mmseg.
 
-    Does nothing where full mmcv is installed or where ``mmcv.ops`` has been imported already.
+    Nothing changes if full mmcv is installed or ``mmcv.ops`` is imported already.
 
     Raises:
         ImportError: If mmcv is missing, or its compiled operators do not fit this torch.
@@ -54,20 +54,20 @@ def enable_mmseg_without_compiled_ops() -> None:
     try:
         importlib.import_module("mmcv.ops")
     finally:
-        # mmengine searches for this module to learn whether the operators exist: they do not.
+        # mmengine takes this module as a sign that the operators exist.
         del sys.modules[_EXTENSION]
 
 
 def import_mmengine_without_transformers() -> None:
-    """Import mmengine's optimizers, but not transformers, which takes longer than all the rest.
+    """Import mmengine's optimizers without the slow import of transformers.
 
-    Where it is installed, mmengine imports it to register its optimizer Adafactor. That optimizer
-    can still be built, and transformers is imported then.
+    If transformers is installed, mmengine imports it to register the optimizer Adafactor.
+    Adafactor can still be built; this imports transformers.
     """
     is_decided = "mmengine.optim" in sys.modules or "transformers" in sys.modules
     if is_decided or importlib.util.find_spec("transformers") is None:
         return
-    sys.modules["transformers"] = None  # type: ignore[assignment]  # its import fails
+    sys.modules["transformers"] = None  # type: ignore[assignment]  # makes its import fail
     try:
         registry = importlib.import_module("mmengine.optim").OPTIMIZERS
     finally:
@@ -82,10 +82,10 @@ def _adafactor(params: Any, **options: Any) -> Any:
 
 
 class _ExtensionStub(types.ModuleType):
-    """Replaces ``mmcv._ext`` while ``mmcv.ops`` is imported; has every operator by name."""
+    """A replacement of ``mmcv._ext`` that has every operator while ``mmcv.ops`` is imported."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        if name.startswith("__"):  # e.g. `__path__`: asked by the import system, not by mmcv
+        if name.startswith("__"):  # e.g. `__path__`: read by the import system, not by mmcv
             raise AttributeError(name)
 
         def missing_op(*args: object, **kwargs: object) -> None:

@@ -26,7 +26,7 @@ from .bad_images import explain
 
 
 class _NamesBrokenFiles:
-    """Mixin that names the file in an error while a sample is read, also in a worker."""
+    """Mixin that adds the file to an error of reading a sample, also in a worker."""
 
     def prepare_data(self, idx: int) -> Any:
         try:
@@ -37,16 +37,16 @@ class _NamesBrokenFiles:
 
 @DATASETS.register_module()
 class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
-    """Images of one adverse condition in ACDC's folders, sorted by name, with Cityscapes' classes.
+    """Images of one condition in ACDC's folders, sorted by name, with Cityscapes' classes.
 
-    ``ROOT/rgb_anon/{condition}/{split}/{sequence}/*_rgb_anon.png`` and
+    The files are ``ROOT/rgb_anon/{condition}/{split}/{sequence}/*_rgb_anon.png`` and
     ``ROOT/gt/{condition}/{split}/{sequence}/*_gt_labelTrainIds.png``. A condition without any
-    label, as in ACDC's test split, is a stream that is not scored.
+    label, as in ACDC's test split, is not scored.
 
     Args:
         data_root: The folder that holds ``rgb_anon`` and ``gt``.
         condition: ``fog``, ``night``, ``rain`` or ``snow`` (MiniCity also has ``clear``).
-        split: ``train``, ``val``, ...
+        split: The name of the split, such as ``train`` or ``val``.
         **kwargs: See ``mmseg.datasets.BaseSegDataset``.
     """
 
@@ -62,7 +62,7 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """List all images with their labels; a missing folder or file is an error."""
+        """Return all images with their labels; a missing folder or file is an error."""
         folder = Path(self.data_prefix["img_path"])
         samples = super().load_data_list() if folder.is_dir() else []
         if not samples:
@@ -84,11 +84,9 @@ class ACDCDataset(_NamesBrokenFiles, CityscapesDataset):
 
 
 def make_labels_optional(dataset: Any) -> None:
-    """Let a dataset without any label be read: its images are adapted to, but not scored.
+    """Make a dataset without any label readable. Its images are adapted to, but not scored.
 
-    Args:
-        dataset: Any dataset, after ``full_init``. A dataset that is not mmengine's, or has
-            files that are not on this disk, does not change.
+    A dataset does not change if it is not mmengine's, or if its files are not on this disk.
     """
     for part in getattr(dataset, "datasets", None) or [getattr(dataset, "dataset", None)]:
         if part is not None:  # of a ConcatDataset, a RepeatDataset, ...
@@ -98,17 +96,17 @@ def make_labels_optional(dataset: Any) -> None:
     if not loads_labels or not len(dataset) or getattr(dataset, "backend_args", None):
         return
     samples = (dataset.get_data_info(index) for index in range(len(dataset)))
-    # Without a folder of labels, mmseg looks for them beside the images: .png is then the image.
+    # Without a label folder, mmseg expects labels beside the images, and may name the image.
     files = (s.get("seg_map_path") for s in samples if s.get("seg_map_path") != s["img_path"])
     if not any(file and Path(file).is_file() for file in files):
         _read_without_labels(dataset, dataset.get_data_info(0))
 
 
 def label_names(dataset: Any) -> dict[str, str]:
-    """Return a name for the predicted label of every image, by its path.
+    """Return a name for the predicted label of each image, by the path of the image.
 
-    That is the name of the image, or its path below the folder of all where two share a name. A
-    dataset that is not mmengine's has no names.
+    It is the name of the image, or its path below their common folder if two images share a name.
+    The result is empty for a dataset that is not mmengine's.
     """
     if not hasattr(dataset, "get_data_info"):
         return {}
@@ -121,7 +119,7 @@ def label_names(dataset: Any) -> dict[str, str]:
 
 
 def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
-    """Leave out the step that loads labels, and log it."""
+    """Remove the step that loads labels from a dataset's pipeline, and log this."""
     label = {first.get("seg_map_path")} - {first["img_path"], None}
     where = f" (the first should be at {label.pop()})" if label else ""
     print_log(
@@ -135,20 +133,20 @@ def _read_without_labels(dataset: Any, first: Mapping[str, Any]) -> None:
 
 
 def without_labels(pipeline: Sequence[dict]) -> list[dict]:
-    """Return the steps of a pipeline except the one that loads labels."""
+    """Return a pipeline without its step that loads labels."""
     return [step for step in pipeline if not str(step["type"]).endswith("LoadAnnotations")]
 
 
 @DATASETS.register_module(name=["UnlabeledImages", "UnlabelledImages"])  # the second: old name
 @checked
 class UnlabeledImages(_NamesBrokenFiles, BaseSegDataset):
-    """All images below a folder, without labels: what a calibration needs of the source.
+    """All images below a folder, without labels, such as source images for a calibration.
 
     Args:
-        data_root: The folder; searched recursively.
-        img_suffix: How the names of its images end.
-        num_images: Take this many, evenly spaced over the sorted names; None for all.
-        pipeline: The test pipeline. Its step that loads labels is left out.
+        data_root: The folder, which is searched recursively.
+        img_suffix: The ending of the images' names.
+        num_images: The number of images, evenly spaced over the sorted names; None for all.
+        pipeline: The test pipeline. Its step that loads labels is removed.
         **kwargs: See ``mmseg.datasets.BaseSegDataset``.
     """
 
@@ -192,12 +190,12 @@ class UnlabeledImages(_NamesBrokenFiles, BaseSegDataset):
 _CARLA = {
     1: 2, 2: 4, 4: 11, 5: 5, 6: 0, 7: 0, 8: 1, 9: 8, 10: 13, 11: 3, 12: 7, 13: 10, 18: 6, 22: 9
 }  # fmt: skip
-"""Ids of SHIFT -> train ids of Cityscapes. Lane markings are road, and every vehicle is a car."""
+"""Cityscapes' train id of each id of SHIFT. Lane markings are road; every vehicle is a car."""
 
 
 @TRANSFORMS.register_module()
 class LoadSHIFTAnnotations(LoadAnnotations):
-    """Reads the ids in the first channel of a label of SHIFT, as Cityscapes' train ids."""
+    """Pipeline step that converts the first channel of a SHIFT label to Cityscapes' train ids."""
 
     def _load_seg_map(self, results: dict) -> None:
         ids = np.asarray(Image.open(results["seg_map_path"]))
@@ -209,16 +207,16 @@ class LoadSHIFTAnnotations(LoadAnnotations):
 
 @DATASETS.register_module()
 class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
-    """Front views of SHIFT (Sun et al., CVPR 2022), simulated scenes, with Cityscapes' classes.
+    """Simulated front views of SHIFT (Sun et al., CVPR 2022), with Cityscapes' classes.
 
-    ``img/{sequence}/*_img_front.jpg`` and ``semseg/{sequence}/*_semseg_front.png``. Classes that
-    SHIFT does not separate never occur: riders are persons; trucks, buses and bicycles are cars.
+    The files are ``img/{sequence}/*_img_front.jpg`` and ``semseg/{sequence}/*_semseg_front.png``.
+    SHIFT does not separate all classes: riders are persons; trucks, buses and bicycles are cars.
 
     Args:
-        weather: Only sequences that begin in this weather (``clear``, ``cloudy``, ``overcast``,
-            ``rainy``, ``foggy``), by the ``seq.csv`` beside ``img``; None for all.
-        daytime: Likewise ``daytime``, ``dawn/dusk`` or ``night``.
-        pipeline: As of other datasets; labels are loaded as SHIFT's.
+        weather: The weather at the start of a sequence (``clear``, ``cloudy``, ``overcast``,
+            ``rainy``, ``foggy``), from the ``seq.csv`` beside ``img``; None for all.
+        daytime: Its time of day (``daytime``, ``dawn/dusk``, ``night``); None for all.
+        pipeline: The pipeline of other datasets. Its labels are loaded as SHIFT's.
         **kwargs: See ``mmseg.datasets.BaseSegDataset``.
     """
 
@@ -243,7 +241,6 @@ class SHIFTDataset(_NamesBrokenFiles, CityscapesDataset):
         )
 
     def load_data_list(self) -> list[dict]:
-        """List the images of the chosen sequences."""
         samples = super().load_data_list()
         if not self.wanted:
             return samples

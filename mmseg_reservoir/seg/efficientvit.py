@@ -46,11 +46,11 @@ class ConvUnit(nn.Sequential):
 
 
 class InvertedBottleneck(nn.Sequential):
-    """The feed-forward block: expand the channels, mix depthwise, and project.
+    """A feed-forward block: it expands the channels, mixes depthwise, and projects.
 
     Args:
-        expand: Channels inside the block over its inputs; 1 leaves out the expansion.
-        norm: Whether batch norm follows each convolution, or only the last.
+        expand: The ratio of inner channels to input channels; 1 omits the expansion.
+        norm: Whether batch norm follows each convolution, instead of only the last.
     """
 
     def __init__(
@@ -66,19 +66,18 @@ class InvertedBottleneck(nn.Sequential):
 
 
 class Residual(nn.Module):
-    """Add a block's output to its input."""
+    """A block with a shortcut: the output is the sum of the block's output and its input."""
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
         self.block = block
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum."""
         return x + self.block(x)
 
 
 class LinearAttention(nn.Module):
-    """Multi-scale attention with a cost linear in the pixels (Sec. 3.1 of the paper).
+    """Multi-scale attention with a cost linear in the number of pixels (Sec. 3.1 of the paper).
 
     Pixel ``i`` gets ``sum_j v_j w_ij / sum_j w_ij`` with ``w_ij = relu(k_j) . relu(q_i)``.
 
@@ -100,7 +99,7 @@ class LinearAttention(nn.Module):
         self.project = ConvUnit(2 * channels, channels, act=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Attend at two scales, and mix them."""
+        """Return the attention at two scales, projected to the channels of the input."""
         n, _, height, width = x.shape
         qkv = self.qkv(x)
         qkv = torch.cat([qkv, self.aggregate(qkv)], dim=1)
@@ -115,7 +114,7 @@ class LinearAttention(nn.Module):
 
 
 def attention_block(channels: int, head: int) -> nn.Sequential:
-    """Return global context by attention, then local context by a bottleneck."""
+    """Return a block of attention (global context) and a bottleneck (local context)."""
     return nn.Sequential(
         Residual(LinearAttention(channels, head)),
         Residual(InvertedBottleneck(channels, channels, norm=False)),
@@ -124,13 +123,13 @@ def attention_block(channels: int, head: int) -> nn.Sequential:
 
 @MODELS.register_module()
 class EfficientViT(BaseModule):
-    """The backbone. Its four maps have strides of 4, 8, 16 and 32.
+    """The backbone, which returns four maps with strides of 4, 8, 16 and 32.
 
     Args:
         widths: Channels of the stem and of the four stages. Defaults to those of B0.
-        depths: Blocks of the stem and of the stages, beside the one that halves the resolution.
+        depths: Blocks of the stem and of each stage, without the one that halves the resolution.
         head: Channels of an attention head.
-        init_cfg: As in mmengine.
+        init_cfg: Initialization, as in mmengine.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class EfficientViT(BaseModule):
             inputs = width
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the maps of all stages, from fine to coarse."""
+        """Return the map of each stage, from fine to coarse."""
         x = self.stem(x)
         maps = []
         for stage in self.stages:
@@ -171,12 +170,12 @@ class EfficientViT(BaseModule):
 
 @MODELS.register_module()
 class EfficientViTHead(BaseDecodeHead):
-    """The segmentation head: sum three maps at the finest one's size, mix, and classify.
+    """The segmentation head: it sums three maps at the finest size, mixes and classifies.
 
     Args:
-        width: Channels of the sum. ``channels`` are those of the last layer before the classes.
-        depth: Bottlenecks that mix the sum.
-        **kwargs: As in mmseg's ``BaseDecodeHead``; ``in_channels`` from fine to coarse.
+        width: Channels of the sum. ``channels`` is the width of the layer before the classifier.
+        depth: Number of bottlenecks that mix the sum.
+        **kwargs: Options of mmseg's ``BaseDecodeHead``, with ``in_channels`` from fine to coarse.
     """
 
     def __init__(self, width: int = 32, depth: int = 1, **kwargs: Any) -> None:
@@ -189,7 +188,7 @@ class EfficientViTHead(BaseDecodeHead):
         """Return logits at the size of the finest map."""
         maps = self._transform_inputs(inputs)
         size = maps[0].shape[2:]
-        # Coarse to fine: the authors' order of the sum.
+        # From coarse to fine, as the authors sum them.
         maps = [
             resize(unit(x), size, mode="bicubic", align_corners=self.align_corners)
             for unit, x in reversed(list(zip(self.inputs, maps, strict=True)))

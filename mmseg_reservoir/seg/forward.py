@@ -1,4 +1,4 @@
-"""A segmentor as the core wants it: a function from images to class logits per pixel."""
+"""The forward pass of a segmentor for the core: from images to class logits per pixel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import ReservoirError
 
 _NEEDED = ("test_cfg", "decode_head", "data_preprocessor", "postprocess_result")
 MASK_HEADS = ("MaskFormerHead", "Mask2FormerHead")
-"""Heads of mmseg that give no logits per pixel; without mmdet they cannot even be built."""
+"""Heads of mmseg that return no logits per pixel. They can only be built with mmdet."""
 ADVICE = (
     "choose a model with a decode head that gives one map of class logits, like SegFormer, "
     "UPerNet and DeepLabV3+ do"
@@ -21,38 +21,30 @@ ADVICE = (
 
 
 def segmentation_forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
-    """Return the logits ``(N, C, h, w)`` of a batch; losses take their pixels as samples.
+    """Return the logits ``(N, C, h, w)`` of a batch. Losses treat each pixel as a sample.
 
-    It goes by the model's ``test_cfg.mode``:
+    The model's ``test_cfg.mode`` selects how:
 
     - ``"whole"``: one pass over the image. The logits have the resolution of the decode head;
       upsampling would add no information to a loss.
     - ``"slide"``: mmseg's sliding windows, averaged where they overlap, at the size of the inputs.
-      All windows of an image share its style, its route and *one* update, by the loss of the
-      averaged map. Its graph holds every window: the memory that an update takes grows with their
+      All windows of an image share its style, its route and *one* update by the loss of the
+      averaged map. The graph holds every window, so the memory of an update grows with their
       number.
 
-    Args:
-        model: The segmentor, or a copy of it.
-        inputs: Images as the model's preprocessor makes them, ``(N, 3, H, W)``.
 
-    Raises:
-        ReservoirError: If the model gives anything but logits of two or more classes.
+    A model that returns anything but logits of two or more classes is an error.
     """
-    with explain_unfit(model, inputs):
-        return _forward(model, inputs)
-
-
-def _forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
     mode = model.test_cfg.get("mode", "whole")
-    if mode == "whole":
-        return _logits(model(inputs, mode="tensor"), inputs)
-    if mode == "slide":
-        _window(model.test_cfg)
-        size = inputs.shape[-2:]
-        # One each: mmseg writes the size of the current window into them.
-        metas = [{"ori_shape": size, "img_shape": size} for _ in inputs]
-        return _logits(model.slide_inference(inputs, metas), inputs)
+    with explain_unfit(model, inputs):
+        if mode == "whole":
+            return _logits(model(inputs, mode="tensor"), inputs)
+        if mode == "slide":
+            _window(model.test_cfg)
+            size = inputs.shape[-2:]
+            # Separate dicts, because mmseg writes the size of the current window into them.
+            metas = [{"ori_shape": size, "img_shape": size} for _ in inputs]
+            return _logits(model.slide_inference(inputs, metas), inputs)
     raise ReservoirError(
         f"model.test_cfg.mode is {mode!r}: write 'whole', or 'slide' with a crop_size and a stride"
     )
@@ -60,9 +52,9 @@ def _forward(model: EncoderDecoder, inputs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def check_model(model: Any, inputs: Tensor) -> None:
-    """Refuse a model that adaptation cannot use, by what it gives rather than by its class.
+    """Raise an error if adaptation cannot use a model, judged by its output, not its class.
 
-    The model is tried on inputs as its preprocessor makes them, and left in evaluation mode.
+    The model runs on the preprocessed inputs, and is in evaluation mode afterwards.
     """
     name = type(model).__name__
     missing = [part for part in _NEEDED if getattr(model, part, None) is None]
@@ -75,7 +67,7 @@ def check_model(model: Any, inputs: Tensor) -> None:
     model.eval()
     try:
         if model.test_cfg.get("mode") == "slide":
-            # The windows' sum is a map of scores even for a head that gives classes and masks.
+            # One window, since the sum of windows is a map even for heads that return masks.
             height, width = _window(model.test_cfg)
             window = inputs[..., :height, :width]
             _logits(model(window, mode="tensor"), window)
@@ -88,7 +80,6 @@ def check_model(model: Any, inputs: Tensor) -> None:
 
 
 def _logits(output: Any, inputs: Tensor) -> Tensor:
-    """Return the output if it is a map of logits; refuse anything else."""
     if not isinstance(output, Tensor):
         raise ReservoirError(
             f"the model gives {_describe(output)}, no map of logits: mask classification heads "
@@ -118,7 +109,6 @@ def _describe(output: Any) -> str:
 
 
 def _window(test_cfg: Any) -> tuple[int, int]:
-    """Height and width of a sliding window, if windows can cover an image."""
     crop, stride = test_cfg.get("crop_size"), test_cfg.get("stride")
     for size in (crop, stride):
         pair = isinstance(size, (list, tuple)) and len(size) == 2

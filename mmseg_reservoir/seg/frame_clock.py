@@ -14,29 +14,29 @@ from ..registry import checked
 FrameRate = Annotated[float, Interval(gt=0, lt=math.inf), "a number of frames per second above 0"]
 
 STAGES = ("style", "predict", "adapt", "probe", "trial")
-"""What costs of a step can be given for; see `AdaptationPipeline.stages`."""
+"""Stages of a step that can have a cost; see `AdaptationPipeline.stages`."""
 _NEEDED = ("predict", "adapt")
-_ROUNDING = 1e-9  # seconds: a step of 0.1 s is done when the next frame of ten per second arrives
+_ROUNDING = 1e-9  # seconds: at 10 frames per second, a step of 0.1 s ends before the next frame
 
 
 @checked
 class FrameClock:
-    """Decides which frames of a stream a busy model misses.
+    """A simulated clock that determines which frames of a stream a busy model misses.
 
-    Time is simulated from the cost of every step, so the same costs always miss the same frames. A
-    frame that arrives while a step is under way is missed. Nothing is queued.
+    A frame that arrives during a step is missed; nothing is queued. Time is computed from the
+    costs of the steps, so the same costs always miss the same frames.
 
-    Following "Evaluation of Test-Time Adaptation Under Computational Time Constraints" (Alfarra et
-    al., ICML 2024), the result of a step, an updated model or a label map, is available when its
-    time is over, not earlier: :attr:`finished` is what a missed frame is answered with.
+    The result of a step, an updated model or a label map, is available only when its time is over.
+    :attr:`finished` is the result that answers a missed frame. This follows "Evaluation of
+    Test-Time Adaptation Under Computational Time Constraints" (Alfarra et al., ICML 2024).
 
     Args:
         frame_rate: Frames per second.
-        missed: ``"answer"``: missed frames are predicted by the last finished model, which runs
-            beside the adaptation and keeps pace. ``"drop"``: nothing is computed, and the last
-            finished label map is shown again. Defaults to ``"answer"``.
-        step_seconds: Seconds of every step, or seconds by stage (`STAGES`; ``predict`` and
-            ``adapt`` are required, the others default to 0). None if they are to be measured.
+        missed: How to answer missed frames. ``"answer"``: by a prediction of the last finished
+            model, which runs beside the adaptation at no cost. ``"drop"``: by the last finished
+            label map, without any computation. Defaults to ``"answer"``.
+        step_seconds: Seconds per step, or seconds by stage (`STAGES`; ``predict`` and ``adapt``
+            are required, the others default to 0). Defaults to None: measured.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class FrameClock:
 
     @staticmethod
     def check(step_seconds: float | Mapping[str, Any] | None) -> None:
-        """Refuse invalid costs of a step."""
+        """Raise an error if the costs of a step are invalid."""
         if step_seconds is None:
             return
         where = "test_cfg.step_seconds"
@@ -84,12 +84,12 @@ class FrameClock:
                 raise ReservoirError(f"{name} must be seconds, 0 or more, got {cost!r}")
 
     def arrive(self, frames: int) -> None:
-        """Move the time on to the arrival of the last frame of the next batch."""
+        """Advance the time to the arrival of the last frame of the next batch."""
         self.frames += frames
 
     @property
     def seconds(self) -> float:
-        """The arrival of the newest frame; the first one of a stream arrives at 0."""
+        """Arrival time of the newest frame in seconds; the first frame arrives at 0."""
         return (self.frames - 1) / self.frame_rate
 
     @property
@@ -98,25 +98,23 @@ class FrameClock:
         return self.seconds < self.free_at - _ROUNDING
 
     def spend(self, work: Iterable[str]) -> None:
-        """Begin a step of these stages, now."""
+        """Start a step with these stages at the current time."""
         assert self.step_seconds is not None
-        if isinstance(self.step_seconds, Mapping):
-            cost = sum(self.step_seconds.get(stage, 0.0) for stage in work)
-        else:
-            cost = self.step_seconds
+        cost = self.step_seconds
+        if isinstance(cost, Mapping):
+            cost = sum(cost.get(stage, 0.0) for stage in work)
         self.free_at = self.seconds + cost
 
     def report(self) -> dict[str, Any]:
-        """Return the options, the measured costs included, as plain data."""
+        """Return the options and the measured costs as plain data."""
         options = {"frame_rate": self.frame_rate, "missed": self.missed}
         return {**options, "step_seconds": self.step_seconds}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the time, the costs, and what missed frames are answered with."""
+        """Return the time, the costs, and the result that answers missed frames."""
         names = ("step_seconds", "finished", "running", "frames", "free_at")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
         for name, value in state.items():
             setattr(self, name, value)

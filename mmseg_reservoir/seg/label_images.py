@@ -1,4 +1,4 @@
-"""Label maps as pictures: colors, overlays, a legend, and the ids that data sets write."""
+"""Label maps as pictures: colors, overlays, a legend, and the label ids of datasets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..io.files import write_bytes
 
 Palette = Sequence[Sequence[int]]
-"""RGB by train id."""
+"""RGB color of each train id."""
 
 NO_LABEL = 255
 """The train id of pixels without a class."""
@@ -21,29 +21,29 @@ CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 
 
 _HEX = "4C78A8 F58518 54A24B E45756 B279A2 72B7B2 EECA3B 9D755D FF9DA6 BAB0AC"
 EXPERT_COLORS = tuple(tuple(bytes.fromhex(color)) for color in _HEX.split(" "))
-"""RGB by expert, those of the live page; from the eleventh expert on they repeat."""
+"""RGB color of each expert, as on the live page. Colors repeat from the eleventh expert."""
 
-_KEY_CLASSES = 6  # in the key of an overlay, at most
-_ROW, _BOX, _LETTER = 18, 12, 8  # pixels of a legend: height of a row, side of a box, width
+_KEY_CLASSES = 6  # largest number of classes in the key of an overlay
+_ROW, _BOX, _LETTER = 18, 12, 8  # in pixels: height of a row, side of a box, width of a letter
 _FONT = (cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA)
 
 
 def paint(label: np.ndarray, palette: Palette) -> np.ndarray:
-    """Color train ids (as BGR); what has no class is black."""
+    """Return a label map in color (BGR); pixels without a class are black."""
     colors = np.zeros((256, 3), np.uint8)
     colors[: len(palette)] = np.asarray(palette, np.uint8)[:, ::-1]
     return colors[label.astype(np.uint8)]
 
 
 def overlay(image: np.ndarray, label: np.ndarray, palette: Palette) -> np.ndarray:
-    """Draw the colors half transparent over the image (BGR), except on pixels of no class."""
+    """Return the image (BGR) with half transparent colors on all pixels that have a class."""
     blended = cv2.addWeighted(image, 0.5, paint(label, palette), 0.5, 0)
     unknown = (label >= len(palette))[..., None]
     return np.where(unknown, image, blended)
 
 
 def legend(label: np.ndarray, classes: Sequence[str], palette: Palette, width: int) -> np.ndarray:
-    """Draw color and name of every class that occurs, in rows of the given width."""
+    """Return a picture with color and name of every class that occurs, ``width`` pixels wide."""
     present = [index for index in np.unique(label) if index < len(classes)]
     places, x, y = [], 4, 0
     for index in present:
@@ -70,8 +70,8 @@ def draw_key(
 ) -> np.ndarray:
     """Return a picture (BGR) with a key in its upper left corner.
 
-    It names the expert, K, and the classes that cover most of the picture, with their colors. It
-    takes half of the height at most; a picture that is too small for a line of text has none.
+    The key names the expert, the number of experts ``k``, and the classes with the largest areas.
+    It takes at most half of the height. A picture that is too small for text gets no key.
     """
     height, width = picture.shape[:2]
     scale = max(0.32, min(height, width) / 1000)  # smaller letters cannot be read
@@ -85,16 +85,16 @@ def draw_key(
     lines: list[tuple[str, Sequence[int]]] = [
         (f"expert {expert}, K = {k}", EXPERT_COLORS[expert % len(EXPERT_COLORS)])
     ]
-    # In the order of classes: that of areas would change from frame to frame.
+    # Sorted by class, because the order of areas would change between frames.
     lines += [(classes[index], palette[index]) for index in sorted(largest)]
     font = cv2.FONT_HERSHEY_SIMPLEX
     letters = max(cv2.getTextSize(text, font, scale, thickness)[0][0] for text, _ in lines)
-    left = 2 * margin + box  # of the letters
+    left = 2 * margin + box  # left edge of the letters
     if left + letters + margin > width:
         return picture
     shown = picture.copy()
     key = shown[: row * len(lines) + margin, : left + letters + margin]
-    key[:] = key // 4  # dark behind white letters
+    key[:] = key // 4  # darken the background of the white letters
     for number, (text, color) in enumerate(lines):
         top = row * number + margin
         bgr = tuple(int(value) for value in color[::-1])
@@ -105,18 +105,18 @@ def draw_key(
 
 
 def to_label_ids(label: np.ndarray) -> np.ndarray:
-    """Return Cityscapes' label ids of its train ids; 255 where there is no class."""
+    """Convert Cityscapes' train ids to its label ids; 255 where there is no class."""
     ids = np.full(256, NO_LABEL, np.uint8)
     ids[: len(CITYSCAPES_IDS)] = CITYSCAPES_IDS
     return ids[label.astype(np.uint8)]
 
 
 def label_stem(name: str) -> str:
-    """Return the name of a frame without ACDC's image suffix, as in the name of its label."""
+    """Return the name of a frame without ACDC's image suffix."""
     return name.removesuffix("_rgb_anon")
 
 
 def write_image(path: Path, image: np.ndarray) -> None:
     """Write a picture (BGR or gray) atomically, in the format of its suffix."""
-    # cv2.imwrite reports no error of the disk that comes when it closes the file.
+    # cv2.imwrite does not report disk errors that occur when it closes the file.
     write_bytes(path, cv2.imencode(path.suffix, image)[1].data, durable=False)

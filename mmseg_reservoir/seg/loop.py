@@ -1,4 +1,4 @@
-"""The recurring protocol: all domains in order, again and again."""
+"""The recurring protocol: several rounds over all domains in order."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from .named_sets import (
 from .segmentor import AdaptiveSegmentor
 
 _SEED_STEP = 1_000_003
-"""mmengine's sampler adds an epoch to its seed: with steps this wide, seeds next to each other
-share no orders."""
+"""Factor on the epoch that mmengine's sampler adds to its seed. Because it is large, runs with
+neighboring seeds have different orders."""
 
 
 @dataclass(frozen=True)
@@ -50,34 +50,33 @@ class Visit:
 
 @LOOPS.register_module()
 class RecurringTestLoop(TestLoop):
-    """Tests a model on ``rounds`` passes over ordered domains without ever resetting it.
+    """A test of a model on ``rounds`` passes over ordered domains, without a reset in between.
 
-    Every visit is a test epoch with its own metric, so all hooks of mmengine work; ``visit`` is
-    the current one. A hook puts on ``closing`` what must be undone however the test ends.
-    A hook that loads a state at ``before_test`` lets the stream begin where that was saved.
+    Every visit is a test epoch with a separate metric, so all hooks of mmengine work. ``visit`` is
+    the current visit. ``closing`` is an ``ExitStack`` that closes at the end of every test, also
+    after an error. A hook may load a state in ``before_test``; the stream then resumes from it.
 
     Args:
-        runner: The runner.
-        dataloader: The config of one dataloader. Its dataset is built once per domain.
-        evaluator: The metrics of a visit. An ``IoUMetric`` is replaced by its exact version.
-        rounds: How often every domain is visited.
-        domains: In order, either names (of a set in `NAMED_SETS`, else the dataset's
-            ``condition``) or dicts of a ``name`` and whatever the dataset needs for this domain,
+        dataloader: Config of one dataloader. Its dataset is built once per domain.
+        evaluator: Metrics of a visit. An ``IoUMetric`` is replaced by `VisitIoUMetric`.
+        rounds: Number of visits to every domain. Defaults to 10.
+        domains: Domains in order. A name is that of a set in `NAMED_SETS`, or else the dataset's
+            ``condition``. A dict has a ``name`` and options of the dataset:
             ``dict(name="dusk", data_root=...)``, ``dict(name="bdd", set="bdd100k")``.
-        shuffle: The images of a domain are in one random order in all rounds (``"once"``), in a
-            new one at each visit (``"visit"``), or as stored (``"never"``: the sampler of the
-            dataloader stays what it is). Orders depend on the run's seed alone.
-        on_bad_image: An image or label that cannot be used is an error (``"stop"``), or left out,
-            reported and counted (``"skip"``).
-        extra_eval_sets: Labeled sets, given as ``domains`` are. After every round the frozen model
-            is tested on them, which changes nothing in it.
-        frame_rate: Frames per second. They arrive at this rate, and a model that is still busy
-            misses them; time is simulated (`FrameClock`). None: no frame is missed, as published.
-        missed: A missed frame is predicted by the last finished model (``"answer"``), or repeats
-            the last finished label map (``"drop"``). It is scored either way.
-        step_seconds: Seconds of every step, or by stage, ``dict(predict=0.05, adapt=0.2)``. None
-            measures them at the first batch; ``results.json`` has them.
-        fp16: Test under autocast.
+        shuffle: Order of a domain's images: one random order for all rounds (``"once"``), a new
+            one at each visit (``"visit"``), or that of the dataloader (``"never"``). Random orders
+            depend only on the run's seed. Defaults to ``"never"``.
+        on_bad_image: Whether an unusable image or label is an error (``"stop"``), or is skipped,
+            reported and counted (``"skip"``). Defaults to ``"stop"``.
+        extra_eval_sets: Labeled sets, in the form of ``domains``. The frozen model is tested on
+            them after every round and does not change. Defaults to none.
+        frame_rate: Frames per second of a simulated camera (`FrameClock`). A model that is still
+            busy misses frames. Defaults to None: no frame is missed, as published.
+        missed: Answer to a missed frame: a prediction of the last finished model (``"answer"``),
+            or the last finished label map (``"drop"``). Both are scored. Defaults to ``"answer"``.
+        step_seconds: Seconds per step, or by stage, ``dict(predict=0.05, adapt=0.2)``. Defaults to
+            None: measured at the first batch, and stored in ``results.json``.
+        fp16: Whether to test under autocast. Defaults to False.
     """
 
     def __init__(
@@ -98,15 +97,12 @@ class RecurringTestLoop(TestLoop):
     ) -> None:
         unknown = with_new_names(unknown)
         extra_eval_sets = unknown.pop("extra_eval_sets", extra_eval_sets)
-        extra = dict(extra_eval_sets=extra_eval_sets)
-        plain = dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
-        timing = dict(missed=missed, step_seconds=step_seconds)
-        self.check(
-            dict(domains=domains, frame_rate=frame_rate, **extra, **timing, **plain, **unknown)
-        )
-        self._timing: dict[str, Any] | None = None
-        if frame_rate is not None:
-            self._timing = dict(frame_rate=frame_rate, **timing)
+        plain: dict[str, Any] = dict(domains=domains, extra_eval_sets=extra_eval_sets)
+        plain |= dict(rounds=rounds, shuffle=shuffle, on_bad_image=on_bad_image, fp16=fp16)
+        timing: dict[str, Any] = dict(frame_rate=frame_rate, missed=missed)
+        timing["step_seconds"] = step_seconds
+        self.check({**plain, **timing, **unknown})
+        self._timing = None if frame_rate is None else timing
         self.skips = on_bad_image == "skip"
         extra_sets = domains_by_name(extra_eval_sets, "extra_eval_sets")
         self._extra_loaders = self._loaders(runner, dataloader, extra_sets)
@@ -125,9 +121,10 @@ class RecurringTestLoop(TestLoop):
 
     @staticmethod
     def check(options: Mapping[str, Any]) -> None:
-        """Refuse options of ``test_cfg`` that cannot be meant."""
+        """Raise an error if options of ``test_cfg`` are invalid."""
         options = with_new_names(without_scope(options))
-        check_options(RecurringTestLoop, options, "test_cfg", ("runner", "dataloader", "evaluator"))
+        injected = ("runner", "dataloader", "evaluator")
+        options = check_options(RecurringTestLoop, options, "test_cfg", injected)
         domains = options.get("domains", ("fog",))
         if not domains:
             raise ReservoirError("test_cfg.domains is empty: name one or more domains")
@@ -152,7 +149,7 @@ class RecurringTestLoop(TestLoop):
                 options["metainfo"] = classes_by_number(class_count(runner.model))
             dataset = read_dataset(name, options)
             make_labels_optional(dataset)
-            # Nothing of an extra set is skipped: its scores are compared over rounds.
+            # Extra sets skip no image, so that their scores can be compared over rounds.
             skips = self.skips and dataloader.get("collate_fn") is collate_good
             options = {**dataloader, "dataset": CheckedDataset(dataset, skips)}
             loaders[name] = runner.build_dataloader(options, seed=runner.seed)
@@ -160,20 +157,25 @@ class RecurringTestLoop(TestLoop):
 
     @property
     def total_images(self) -> int:
-        """Number of images in the whole stream."""
         return sum(len(self.loaders[visit.domain].dataset) for visit in self.visits)
 
     def run(self) -> dict[str, float]:
-        """Run the stream; returns every visit's mIoU by ``round{r}/{domain}``, and their mean.
+        """Run the stream, and return the mIoU of each visit by ``round{r}/{domain}`` and the mean.
 
-        A visit to a domain without labels has none.
+        Visits to a domain without labels are missing from the result.
         """
         with self.closing:
             self._restart()
             try:
                 self.runner.call_hook("before_test")
                 self.runner.model.eval()
-                self._start_clock()
+                if self.clock is not None:
+                    if not isinstance(self.runner.model, AdaptiveSegmentor):
+                        raise ReservoirError(
+                            "test_cfg.frame_rate is for models that adapt: add "
+                            "dict(type='AdaptationHook') to custom_hooks, or leave it out"
+                        )
+                    self.runner.model.clock = self.clock
                 self._test_extra_sets()
                 for visit in self.visits[self._begun :]:
                     self._run_visit(visit)
@@ -185,19 +187,9 @@ class RecurringTestLoop(TestLoop):
         scores = [score for score in self._scores.values() if not math.isnan(score)]
         return {**self._scores, "mIoU": sum(scores) / len(scores)} if scores else {}
 
-    def _start_clock(self) -> None:
-        if self.clock is None:
-            return
-        if not isinstance(self.runner.model, AdaptiveSegmentor):
-            raise ReservoirError(
-                "test_cfg.frame_rate is for models that adapt: add dict(type='AdaptationHook') to "
-                "custom_hooks, or leave it out"
-            )
-        self.runner.model.clock = self.clock
-
     def _restart(self) -> None:
         self.clock = None if self._timing is None else FrameClock(**self._timing)
-        self._begun = 0  # the visit that is under way, or next
+        self._begun = 0  # index of the current or next visit
         self.batches_done = 0  # of that visit
         self._scores: dict[str, float] = {}
         self.skipped: list[dict[str, Any]] = []
@@ -208,7 +200,7 @@ class RecurringTestLoop(TestLoop):
         """The record of the run; set by the hook that keeps one."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the stream, the scores so far, and the counts of the metrics."""
+        """Return the position in the stream, the scores so far, and the state of the metrics."""
         return {
             "visit": self._begun,
             "batches": self.batches_done,
@@ -239,16 +231,18 @@ class RecurringTestLoop(TestLoop):
         if self.shuffle != "never":
             # The order depends on nothing that happened before the visit.
             order = visit.index if self.shuffle == "visit" else visit.index % len(self.loaders)
-            # Not `dataloader.sampler`, which is another one where a batch sampler is configured.
+            # Not `dataloader.sampler`, which differs if a batch sampler is configured.
             self.dataloader.batch_sampler.sampler.set_epoch(order * _SEED_STEP)
         self.evaluator.dataset_meta = self.dataloader.dataset.metainfo
         self.runner.call_hook("before_test_epoch")
         for index, batch in enumerate(self._batches_left(), start=self.batches_done):
-            self.batches_done = index + 1  # as the hooks after it see it
+            self.batches_done = index + 1  # before the hooks, which read it
             bad: Sequence[BadImage] = ()
             if self.skips:
                 batch, bad = batch
-                self._report_bad(bad)
+            for image in bad:
+                self.skipped.append({"round": visit.round, "domain": visit.domain, **vars(image)})
+                self.runner.logger.warning(f"image skipped: {image.cause}")
             if self.clock is not None:
                 self.clock.arrive(len(bad) + (0 if batch is None else len(batch["inputs"])))
             if batch is not None:
@@ -260,7 +254,7 @@ class RecurringTestLoop(TestLoop):
         self.runner.call_hook("after_test_epoch", metrics=metrics)
 
     def _test_extra_sets(self) -> None:
-        """After the last visit of a round; not again where a saved state has the scores."""
+        """Test the extra sets after the last visit of a round, unless a saved state has scores."""
         rounds, rest = divmod(self._begun, len(self.loaders))
         if rest or len(self.extra_scores) == rounds * len(self._extra_loaders):
             return
@@ -271,22 +265,15 @@ class RecurringTestLoop(TestLoop):
             self.runner.logger.info(f"after round {rounds}, {name}: mIoU {miou:.2f}")
 
     def _batches_left(self) -> Iterator[Any]:
-        """Return the remaining batches of the visit; the others are not read."""
+        """Return the remaining batches of the visit. Earlier batches are not read."""
         if self.batches_done == 0:
             return iter(self.dataloader)
-        # A loader draws a random number when it begins: this one had begun before.
+        # A loader draws a random number at its start. The saved state includes that draw already.
         with torch.random.fork_rng(devices=[]):
             return iter(_without_first(self.dataloader, self.batches_done))
 
-    def _report_bad(self, bad: Sequence[BadImage]) -> None:
-        where = self.visit
-        for image in bad:
-            self.skipped.append({"round": where.round, "domain": where.domain, **vars(image)})
-            self.runner.logger.warning(f"image skipped: {image.cause}")
-
 
 def _without_first(loader: Any, count: int) -> DataLoader:
-    """Return the same loader without its first batches."""
     return DataLoader(
         loader.dataset,
         batch_sampler=list(loader.batch_sampler)[count:],

@@ -1,4 +1,4 @@
-"""Mean IoU of one visit, at full precision and while it runs."""
+"""Mean IoU of one visit: running and final, without rounding."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ from .segmentor import AdaptiveSegmentor
 
 @METRICS.register_module()
 class VisitIoUMetric(IoUMetric):
-    """mmseg's ``IoUMetric`` without its rounding to two decimals and its table per class.
+    """mmseg's ``IoUMetric`` without the rounding to two decimals and the table of classes.
 
-    Images without a label are not scored, and a visit without any has no scores at all; they are
-    NaN where no pixel was labeled. After :meth:`evaluate`, ``per_class`` maps each class name to
-    its IoU in percent (None for a class that neither occurs nor is predicted), and
-    ``strange_labels`` is the number of label images with values that are no class.
+    Images without a label are not scored. A visit without labels has no scores; scores are NaN if
+    no pixel of its labels has a class. :meth:`evaluate` sets two attributes:
+
+    - ``per_class``: the IoU of each class in percent, by name; None for a class that neither
+      occurs nor is predicted
+    - ``strange_labels``: the number of label images with values that are no class
 
     Args:
-        iou_metrics: ``"mDice"``, ``"mFscore"``: what else to compute. mIoU always is, since records
-            and tables go by it.
-        **options: See ``mmseg.evaluation.IoUMetric``.
+        iou_metrics: Additional metrics, ``"mDice"`` or ``"mFscore"``. mIoU is always computed,
+            because records and tables need it.
+        **options: Options of ``mmseg.evaluation.IoUMetric``.
     """
 
-    default_prefix = ""  # one metric per visit: its names need none
+    default_prefix = ""  # a visit has one metric, so names need no prefix
     per_class: dict[str, float | None] = {}
     strange_labels = 0
     strange_so_far = 0
@@ -53,7 +55,7 @@ class VisitIoUMetric(IoUMetric):
         labeled = [s for s in data_samples if "gt_sem_seg" in s and not self.format_only]
         others = [s for s in data_samples if "gt_sem_seg" not in s or self.format_only]
         if others:
-            # What mmseg calls it if there is no label: only to write predictions, if it is asked.
+            # Without a label, mmseg's format_only writes predictions if they are requested.
             asked, self.format_only = self.format_only, True
             super().process(data_batch, others)
             self.format_only = asked
@@ -68,11 +70,11 @@ class VisitIoUMetric(IoUMetric):
                 )
             self._check_values(sample)
         super().process(data_batch, labeled)
-        if self.results:  # all that is kept, and saved, of a visit
+        if self.results:  # keep only the sum, which is also what a saved state holds
             self.results = [tuple(_total(self.results))]
 
     def _check_values(self, sample: dict) -> None:
-        """Warn of label values that are no class: mmseg ignores such pixels silently."""
+        """Warn of label values that are no class, because mmseg silently ignores such pixels."""
         label, classes = sample["gt_sem_seg"]["data"], len(self.dataset_meta["classes"])
         outside = ((label < 0) | (label >= classes)) & (label != self.ignore_index)
         if not outside.any():
@@ -92,17 +94,17 @@ class VisitIoUMetric(IoUMetric):
             )
 
     def running_miou(self) -> float:
-        """mIoU in percent over the images of this visit so far."""
+        """Return the mIoU in percent over the images of this visit so far."""
         return self._summary(_total(self.results))["mIoU"] if self.results else float("nan")
 
     def evaluate(self, size: int) -> dict[str, float]:
-        """Return the scores of the visit; an empty dict without labels."""
+        """Return the scores of the visit; an empty dict if no image has a label."""
         self.per_class = {}
         self.strange_labels, self.strange_so_far = self.strange_so_far, 0
         return super().evaluate(size) if self.results else {}
 
     def compute_metrics(self, results: list) -> dict[str, float]:
-        """mIoU, mAcc and aAcc in percent over the whole visit."""
+        """Return mIoU, mAcc and aAcc in percent over the whole visit."""
         areas = _total(results)
         iou = (areas[0] / areas[1]).tolist()
         classes = self.dataset_meta["classes"]
@@ -121,7 +123,7 @@ class VisitIoUMetric(IoUMetric):
 
 
 def _total(results: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
-    """Add up the pixels of all images by class, as doubles, which do not round such sums.
+    """Return the number of pixels by class over all images, as doubles, which are exact here.
 
     Rows: intersection, union, prediction, label.
     """
@@ -129,13 +131,13 @@ def _total(results: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
 
 
 def _mean(values: np.ndarray) -> float:
-    """Return the mean without NaN; NaN, without numpy's warning, if nothing is left."""
+    """Return the mean of all values but NaN; without any, NaN and no warning of numpy."""
     numbers = np.asarray(values)[~np.isnan(values)]
     return float(numbers.mean()) if numbers.size else math.nan
 
 
 def with_exact_iou(evaluator: dict | list) -> list[dict]:
-    """Replace an ``IoUMetric`` among the metrics of an evaluator by its exact version."""
+    """Return the metrics of an evaluator with `VisitIoUMetric` instead of ``IoUMetric``."""
     metrics = evaluator if isinstance(evaluator, (list, tuple)) else [evaluator]
     return [
         {**metric, "type": "VisitIoUMetric"} if metric["type"] == "IoUMetric" else metric
@@ -144,7 +146,7 @@ def with_exact_iou(evaluator: dict | list) -> list[dict]:
 
 
 def evaluate(evaluator: Evaluator, size: int) -> dict[str, Any]:
-    """Return the scores of an evaluator, with plain numbers instead of numpy's."""
+    """Return the scores of an evaluator as plain Python numbers."""
     scores = evaluator.evaluate(size)
     return {n: v.item() if hasattr(v, "item") else v for n, v in scores.items()}
 
@@ -153,10 +155,10 @@ def evaluate(evaluator: Evaluator, size: int) -> dict[str, Any]:
 def evaluate_frozen(
     model: Any, loader: Any, evaluator: Evaluator, domain: str, fp16: bool = False
 ) -> dict[str, Any]:
-    """Test a frozen model on a set; neither the model nor a hook notices it.
+    """Test a frozen model on a set. No hook is called, and the model does not change.
 
     Returns:
-        The number of images, the IoU by class and all scores of the evaluator.
+        Number of images, IoU by class, and all scores of the evaluator.
     """
     evaluator.dataset_meta = loader.dataset.metainfo
     with _frozen(model, domain), autocast(enabled=fp16):
@@ -170,7 +172,7 @@ def evaluate_frozen(
 
 @contextmanager
 def _frozen(model: nn.Module, domain: str) -> Iterator[None]:
-    """Let an adaptive model only predict, without side effects; others do nothing else."""
+    """Make an adaptive model predict without adaptation or side effects inside the context."""
     if not isinstance(model, AdaptiveSegmentor):
         yield
         return

@@ -1,4 +1,4 @@
-"""A segmentor outside of a run: its config, its weights and its classes."""
+"""Load a segmentor outside of a run: its config, its weights and its classes."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from .checkpoint import check_compatible, load, read_checkpoints_safely
 from .forward import ADVICE, MASK_HEADS
 
 _logger = logging.getLogger(__name__)
-_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
+_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, if PyYAML has it
 _ZOO = Path(mmseg.__file__).parent / ".mim"
 _PIPELINE = [dict(type="LoadImageFromFile"), dict(type="PackSegInputs")]
 
 
 def find_model(model: str | Path | Config, weights: str | None) -> tuple[Config, str]:
-    """Return config and weights of a model.
+    """Return the config of a model and the file or address of its weights.
 
     Args:
-        model: A config, or its file; the name of a bundled config; or the name of a
-            model in mmseg's zoo, which knows its weights, too.
-        weights: A file or an address; None for those that the zoo or ``load_from`` names.
+        model: A config or its file, the name of a bundled config, or the name of a model in
+            mmseg's zoo.
+        weights: A file or an address; None for those in the zoo or in the config's ``load_from``.
     """
     zoo_weights = None
     if isinstance(model, Config):
@@ -80,7 +80,6 @@ def find_in_zoo(name: str) -> tuple[Path, str]:
 
 @cache
 def _zoo_models() -> dict[str, dict[str, Any]]:
-    """Return all models by name, without those in metafiles that the package lacks."""
     index = _ZOO / "model-index.yml"
     if not index.is_file():
         raise ReservoirError(
@@ -97,7 +96,6 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _with_test_data(cfg: Config) -> Config:
-    """Return the config with a test dataloader of single images."""
     dataset = (cfg.get("test_dataloader") or {}).get("dataset") or {}
     steps = list(dataset.get("pipeline") or _PIPELINE)
     cfg.test_dataloader = dict(
@@ -110,11 +108,7 @@ def _with_test_data(cfg: Config) -> Config:
 
 
 def check_packages(options: Any) -> None:
-    """Refuse a model with parts from an MM package that is not installed.
-
-    Args:
-        options: The config of the model, or of a part of it.
-    """
+    """Raise an error if a model, or a part of one, needs an MM package that is not installed."""
     if isinstance(options, (list, tuple)):
         options = dict(enumerate(options))
     if not isinstance(options, Mapping):
@@ -135,7 +129,7 @@ def check_packages(options: Any) -> None:
 
 
 def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Module:
-    """Return the segmentor with its weights, in evaluation mode, and classes in ``dataset_meta``.
+    """Return a segmentor with its weights in evaluation mode; ``dataset_meta`` has its classes.
 
     Weights that do not fill the whole model are an error.
     """
@@ -143,7 +137,7 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
     read_checkpoints_safely()
     check_packages(cfg.model)
     options = copy.deepcopy(cfg.model)  # mmseg reads some of them by attribute
-    # The weights follow: none of a backbone alone have to be downloaded before.
+    # All weights are loaded below, so the backbone's need not be downloaded.
     options.pop("pretrained", None)
     options.get("backbone", {}).pop("init_cfg", None)
     model = revert_sync_batchnorm(MODELS.build(options))
@@ -156,7 +150,7 @@ def load_model(cfg: Config, weights: str, device: str | torch.device) -> nn.Modu
 
 
 def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Return classes and palette of the checkpoint, of the config's data, or by their number."""
+    """Return classes and palette from the checkpoint, else the config, else numbered classes."""
     meta = dict(saved.get("dataset_meta") or {})
     if not meta and "CLASSES" in saved:  # mmseg 0.x
         meta = {"classes": saved["CLASSES"], "palette": saved.get("PALETTE")}
@@ -177,22 +171,20 @@ def _meta(cfg: Config, saved: dict[str, Any], model: nn.Module) -> dict[str, Any
         )
         return _numbered_classes(count)
     palette = meta.get("palette") or ()
-    fits = len(palette) == count
-    return {
-        "classes": tuple(classes),
-        "palette": palette if fits else _numbered_classes(count)["palette"],
-    }
+    if len(palette) != count:
+        palette = _numbered_classes(count)["palette"]
+    return {"classes": tuple(classes), "palette": palette}
 
 
 def class_count(model: Any) -> int:
-    """Return how many classes a segmentor has."""
+    """Return the number of classes of a segmentor."""
     head: Any = model.decode_head
     last: Any = head[-1] if isinstance(head, nn.ModuleList) else head
     return last.num_classes
 
 
 def classes_by_number(count: int) -> dict[str, Any]:
-    """Return classes and palette of a model that does not name them."""
+    """Return numbered classes and a palette, for a model without class names."""
     if count == len(CityscapesDataset.METAINFO["classes"]):
         _logger.warning("the model does not name its classes: %d, taken for Cityscapes'", count)
         return dict(CityscapesDataset.METAINFO)

@@ -1,7 +1,7 @@
-"""Street scenes that users of mmseg have, by name: ``test_cfg.domains=["dark_zurich", ...]``.
+"""Datasets of street scenes by name, for ``test_cfg.domains=["dark_zurich", ...]``.
 
-Each is a dataset of mmseg's, or ours where it has none, with the folders that the set comes in; all
-have Cityscapes' classes. Their layouts are in ``datasets/street_scenes.py``.
+Each is a dataset of mmseg, or ours if mmseg has none, with the folders as published. All have
+Cityscapes' classes. Their layouts are in ``datasets/street_scenes.py``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMED_SETS: dict[str, dict[str, Any]] = {
     "foggy_cityscapes": {
         "type": "CityscapesDataset",
         "data_root": "data/foggy_cityscapes",
-        "img_suffix": "_leftImg8bit_foggy_beta_0.02.png",  # the thickest of three
+        "img_suffix": "_leftImg8bit_foggy_beta_0.02.png",  # the densest fog of three
         **_folders("leftImg8bit_foggy/val", "gtFine/val"),
     },
     "bdd100k": {
@@ -51,18 +51,18 @@ NAMED_SETS: dict[str, dict[str, Any]] = {
         **_folders("discrete/images/val/front/img", "discrete/images/val/front/semseg"),
     },
 }
-"""The dataset of each set, without its pipeline."""
+"""Options of the dataset of each set, without its pipeline."""
 
 
 def dataset_of(domain: str | Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dataset of a domain, by its entry in ``test_cfg`` and the usual dataset.
+    """Return the dataset options of a domain, from its entry in ``test_cfg``.
 
-    A name is that of a set in `NAMED_SETS`, or else the ``condition`` of the usual dataset. A dict
-    has changes to the usual dataset, or with ``set="dark_zurich"`` to that of a named set. With
-    another ``type`` it shares only the pipeline. The name of the domain is ignored.
+    A string is the name of a set in `NAMED_SETS`, or else a ``condition`` of the usual dataset.
+    A dict has changes to the usual dataset, or with ``set="dark_zurich"`` to a named set. A dict
+    with another ``type`` gets only the pipeline of the usual dataset. Its ``name`` is ignored.
 
     Labels are optional: ``data_prefix=dict(img_path=..., seg_map_path=None)`` has none. A type
-    without classes, such as mmseg's ``BaseSegDataset``, gets those of the usual one.
+    without classes, such as mmseg's ``BaseSegDataset``, gets those of the usual dataset.
     """
     if isinstance(domain, str):
         domain = {"set": domain} if domain in NAMED_SETS else {"condition": domain}
@@ -72,7 +72,7 @@ def dataset_of(domain: str | Mapping[str, Any], usual: Mapping[str, Any]) -> dic
         raise ReservoirError(f"there is no set {named!r}{suggest(named, NAMED_SETS)}")
     base = usual
     if named is not None or changes.get("type", usual.get("type")) != usual.get("type"):
-        # Of the usual dataset only the pipeline is of use to another: its options are its own.
+        # Other options of the usual dataset are not valid for another type.
         pipeline = {"pipeline": usual["pipeline"]} if "pipeline" in usual else {}
         base = {**NAMED_SETS.get(named, {}), **pipeline}
     dataset = {**base, **changes}
@@ -85,7 +85,7 @@ def dataset_of(domain: str | Mapping[str, Any], usual: Mapping[str, Any]) -> dic
 
 
 def lacks_classes(dataset: Mapping[str, Any]) -> bool:
-    """Return whether a dataset that is not built yet is one of mmseg's and names no classes."""
+    """Return whether dataset options name an mmseg dataset without classes."""
     kind = _class_of(dataset)
     is_mmsegs = isinstance(kind, type) and issubclass(kind, BaseSegDataset)
     return is_mmsegs and not _metainfo(dataset).get("classes")
@@ -97,12 +97,12 @@ def _class_of(dataset: Mapping[str, Any]) -> Any:
 
 
 def _metainfo(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """Return classes and palette of a dataset that is not built yet, as far as it has them."""
+    """Return classes and palette from dataset options, as far as they have them."""
     return {**getattr(_class_of(dataset), "METAINFO", {}), **(dataset.get("metainfo") or {})}
 
 
 def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, str | Mapping]:
-    """Return the entry of every domain by its name."""
+    """Return the entries of ``test_cfg`` by the name of the domain."""
     named: dict[str, str | Mapping] = {}
     for domain in domains:
         name = domain.get("name") if isinstance(domain, Mapping) else domain
@@ -116,7 +116,7 @@ def domains_by_name(domains: Sequence[str | Mapping], option: str) -> dict[str, 
 
 
 def with_new_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace old names of options of ``test_cfg``, with a warning."""
+    """Return the options of ``test_cfg`` with old names replaced, with a warning."""
     new_names = {"also": "extra_eval_sets"}
     for old in new_names.keys() & options:
         message = f"test_cfg.{old} is now test_cfg.{new_names[old]}"
@@ -125,18 +125,18 @@ def with_new_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_dataset(name: str, options: Mapping[str, Any]) -> Any:
-    """Build the dataset of a domain and list its images; none at all is an error."""
+    """Return the dataset of a domain with its list of images; raise an error if it is empty."""
     advice = "set data_root, data_prefix=dict(img_path=FOLDER) and img_suffix of this domain"
     try:
         dataset = DATASETS.build(options)
         if hasattr(dataset, "full_init"):
-            dataset.full_init()  # as the runner does with those that it builds
+            dataset.full_init()  # as the runner does
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ReservoirError(
             f"the domain {name!r} has no folder {error.filename}: {advice}"
         ) from error
     except ValueError as error:
-        if "need at least one array" not in str(error):  # mmengine's, of an empty list of images
+        if "need at least one array" not in str(error):  # mmengine's error without images
             raise
         suffix = options.get("img_suffix", "")
         raise ReservoirError(

@@ -1,4 +1,4 @@
-"""Runners of a test: one with little text on the terminal, and one run per learning rate."""
+"""Run a test with little text on the terminal, or once per learning rate."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ..report.rate_choice import LR_GRID, fair_record, fair_table
 from ..runs.record import strict_json
 
 FILE_ONLY = {"file_only": True}
-"""``logger.info(text, extra=FILE_ONLY)``: too long for a terminal."""
+"""Marks a message that is only for the log file: ``logger.info(text, extra=FILE_ONLY)``."""
 
 
 _PAGES = ("_log_env", "__init__", "wrap_model")
-"""Functions of mmengine's runner that log about machine, config, hooks and distributed training."""
+"""Functions of mmengine's runner with long logs of machine, config, hooks and distribution."""
 
 
 class QuietRunner(Runner):
-    """mmengine's runner, without its pages about machine, config and hooks on the terminal."""
+    """mmengine's runner, without its long logs of machine, config and hooks on the terminal."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         try:
@@ -40,11 +40,11 @@ class QuietRunner(Runner):
         except OSError as error:
             if error.filename is not None:
                 raise
-            with explain_disk_errors(options["work_dir"]):  # of a write, which knows no path
+            with explain_disk_errors(options["work_dir"]):  # these do not name the path
                 raise
 
     def build_logger(self, *args: Any, **kwargs: Any) -> MMLogger:
-        """Return the runner's logger, which writes everything to its file."""
+        """Return the runner's logger. Long messages go only to its file, not to the terminal."""
         logger = super().build_logger(*args, **kwargs)
         for handler in logger.handlers:
             if isinstance(handler, logging.FileHandler):
@@ -56,7 +56,7 @@ class QuietRunner(Runner):
         return logger
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict:
-        """Load as mmengine does, but print only to the log file."""
+        """Load a checkpoint as mmengine does, but log only to the file."""
         with redirect_stdout(io.StringIO()) as printed:
             checkpoint = super().load_checkpoint(*args, **kwargs)
         log_to_file(self.logger, printed.getvalue().rstrip())
@@ -64,7 +64,7 @@ class QuietRunner(Runner):
 
 
 def _end_log(logger: MMLogger, handler: logging.FileHandler, record: logging.LogRecord) -> None:
-    """Continue without a log file that cannot be written, instead of a traceback for each line."""
+    """Stop writing to a log file after an error, instead of a traceback for each line."""
     logger.removeHandler(handler)
     error = sys.exc_info()[1]
     logger.warning(
@@ -78,7 +78,7 @@ def _is_for_terminals(record: logging.LogRecord) -> bool:
 
 
 def log_to_file(logger: logging.Logger, text: str) -> None:
-    """Write a line to a logger's files: a terminal shows it already."""
+    """Write a line only to a logger's files, because the terminal shows it already."""
     record = logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None)
     for handler in logger.handlers:
         if isinstance(handler, logging.FileHandler):
@@ -86,11 +86,11 @@ def log_to_file(logger: logging.Logger, text: str) -> None:
 
 
 def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
-    """Run a config once per learning rate, each in ``WORK_DIR/lr_...``; print and keep the whole.
+    """Run a config once per learning rate, each in ``WORK_DIR/lr_...``, and print all results.
 
-    Published tables give methods different learning rates, without saying how they were tuned.
-    Here each gets the same grid and all of it is reported. The marked rate is chosen without
-    labels (see :mod:`mmseg_reservoir.report.rate_choice`).
+    Published tables use different learning rates per method and do not state how these were tuned.
+    Here each method gets the same grid, and all results are reported. The marked rate is chosen
+    without labels (see :mod:`mmseg_reservoir.report.rate_choice`).
 
     Returns:
         The content of ``WORK_DIR/fair.json``.
@@ -103,7 +103,7 @@ def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
         QuietRunner.from_cfg(one).test()
         folders[lr] = Path(one.work_dir)
         runs[lr] = json.loads((folders[lr] / "results.json").read_text())
-        # After every rate, so that an interruption loses none that is finished.
+        # Write after every rate, so that an interruption loses no finished rate.
         record = {"complete": len(runs) == len(grid), **fair_record(runs, folders)}
         write_text(root / "fair.json", strict_json(record))
     print(f"\nmIoU by learning rate and visit, mean over the conditions\n{fair_table(record)}")
@@ -112,17 +112,17 @@ def run_fair(cfg: Config, grid: Sequence[float] = LR_GRID) -> dict[str, Any]:
 
 
 def rate_folder(lr: float) -> str:
-    """Return the name of the folder of a learning rate, in the work directory."""
+    """Return the name of a learning rate's folder in the work directory."""
     return f"lr_{lr:g}"
 
 
 def with_learning_rate(cfg: Config, lr: float) -> Config:
-    """Return the config with another learning rate of the method, and separate folders."""
+    """Return a copy of the config with this learning rate and separate folders."""
     one = copy.deepcopy(cfg)
     name = rate_folder(lr)
     one.method.optimizer.lr = lr
     one.work_dir = str(Path(cfg.work_dir) / name)
-    # mmengine keeps one logger per experiment, named by the second in which it started.
+    # mmengine names loggers by the second of the start, so two rates could share one.
     one.experiment_name = f"{Path(cfg.filename or 'config').stem}_{name}"
     for hook in one.get("custom_hooks") or []:
         if hook.get("show_dir"):
@@ -131,7 +131,6 @@ def with_learning_rate(cfg: Config, lr: float) -> Config:
 
 
 def _check(cfg: Config, grid: Sequence[float]) -> None:
-    """Refuse mistakes before hours of running."""
     if not grid or len({f"{lr:g}" for lr in grid}) < len(grid):
         raise ReservoirError(f"--lr-grid needs learning rates that differ, got {list(grid)}")
     for lr in grid:

@@ -25,24 +25,23 @@ from .bad_images import check_sizes
 from .frame_clock import FrameClock
 
 NO_CLASS = 255
-"""The label of a frame that is dropped before any prediction is finished: wrong at every pixel."""
+"""Label of a frame that is dropped before any step is finished; it counts as wrong everywhere."""
 
 
 @MODELS.register_module()
 class AdaptiveSegmentor(BaseModel):
-    """Wraps a loaded segmentor; every ``test_step`` predicts a batch and adapts to it.
+    """A wrapper of a loaded segmentor: every ``test_step`` predicts a batch and adapts to it.
 
     Each returned sample has the `Outcome` of its batch in its metainfo, as ``outcome``.
 
-    Threads that share it are served one at a time.
+    Calls from several threads run one at a time.
 
-    It is registered in mmengine, so that a custom subclass can replace it. Model and pipeline are
-    injected, since both need loaded weights.
+    It is registered in mmengine, so that a subclass can replace it. `AdaptationHook` supplies
+    model and pipeline, because both need loaded weights.
 
     Args:
-        model: The segmentor, with its weights loaded.
-        pipeline: A pipeline over that model.
-        batch_size: The size of complete batches; the last batch of a visit may be smaller.
+        batch_size: Images of a complete batch; the last batch of a visit may be smaller. Defaults
+            to 1.
     """
 
     def __init__(
@@ -54,19 +53,19 @@ class AdaptiveSegmentor(BaseModel):
         pipeline.check = refuse_not_finite
         self.batch_size = batch_size
         self.domain: str | None = None
-        """The true domain, where known: only an oracle looks at it."""
+        """The true domain if it is known, for oracle routers only."""
         self.frozen = False
-        """Whether it only predicts: nothing adapts, no domain is opened."""
+        """Whether to predict without adaptation and without opening domains."""
         self.clock: FrameClock | None = None
-        """Decides which batches are missed; None: none is, however long a step takes."""
+        """Clock that determines which batches are missed; None if none is missed."""
 
     def test_step(self, data: dict) -> list:
-        """Adapt to a batch as the dataloader gives it, and predict it."""
+        """Predict a batch of the dataloader and adapt to it."""
         check_sizes(data["inputs"])
         return super().test_step(data)
 
     def forward(self, inputs: Tensor, data_samples: list, mode: str = "predict") -> Any:
-        """Adapt and predict; other modes go to the wrapped model."""
+        """Predict and adapt in mode ``"predict"``; use the wrapped model in other modes."""
         if mode != "predict":
             return self.segmentor(inputs, data_samples, mode=mode)
         try:
@@ -77,7 +76,7 @@ class AdaptiveSegmentor(BaseModel):
             raise
 
     def _adapt_and_describe(self, inputs: Tensor, data_samples: list) -> list:
-        """Return the samples of a batch with their predictions; a clock may skip the update."""
+        """Return the samples with their predictions; a missed batch does not adapt."""
         clock = self.clock
         if clock is None:
             return self._described(self._step(inputs), data_samples)
@@ -102,7 +101,7 @@ class AdaptiveSegmentor(BaseModel):
         return replace(outcome, seconds=now(inputs) - start)
 
     def _step_by_clock(self, clock: FrameClock, inputs: Tensor, data_samples: list) -> list:
-        """Step on a batch that is in time; keep what missed frames will be answered with."""
+        """Step on a batch that is not missed, and keep the result that answers missed frames."""
         if clock.missed == "answer":
             clock.finished = snapshot(self.pipeline)
         outcome = self._step(inputs)
@@ -116,7 +115,7 @@ class AdaptiveSegmentor(BaseModel):
         return samples
 
     def _answer(self, clock: FrameClock, inputs: Tensor) -> Outcome:
-        """Predict a missed batch with the last finished model; its router follows the stream."""
+        """Predict a missed batch with the last finished model; its router is updated."""
         with restored(self.pipeline):
             self.pipeline.load_state_dict(clock.finished)
             start = now(inputs)
@@ -126,12 +125,12 @@ class AdaptiveSegmentor(BaseModel):
         return replace(outcome, seconds=seconds, handled="answered")
 
     def _repeat_last(self, last: Any, sample: Any) -> Any:
-        """Answer a missed frame with the last finished label map, or with no class at all."""
+        """Return a missed frame with the last finished label map, or with no class at all."""
         size = tuple(sample.metainfo["ori_shape"][:2])
         label = torch.full((1, *size), NO_CLASS, dtype=torch.uint8)
         expert, k = 0, 1
         if last is not None:
-            label = interpolate(last["label"][None], size=size)[0]  # nearest; of another camera
+            label = interpolate(last["label"][None], size=size)[0]  # nearest, if the size changed
             expert, k = last["route"]["expert"], last["route"]["k"]
         device = self.data_preprocessor.device
         sample.pred_sem_seg = PixelData(data=label.to(device, torch.int64))
@@ -154,8 +153,7 @@ class AdaptiveSegmentor(BaseModel):
 
     def _to_samples(self, logits: Tensor, data_samples: list) -> list:
         metas = [sample.metainfo for sample in data_samples]
-        # A prediction at the size of the labels is final: resizing it to the input's and back
-        # would blur it.
+        # Logits at the size of the labels are final: resizing to the input and back would blur.
         if not all(logits.shape[-2:] == tuple(meta["ori_shape"][:2]) for meta in metas):
             head: Any = self.segmentor.decode_head
             head = head[-1] if isinstance(head, nn.ModuleList) else head
@@ -164,7 +162,6 @@ class AdaptiveSegmentor(BaseModel):
 
 
 def _name_broken_image(inputs: Tensor, data_samples: list) -> None:
-    """Raise an error that names the first image with NaN or infinite values."""
     for image, sample in zip(inputs, data_samples, strict=True):
         if not torch.isfinite(image).all():
             raise ReservoirError(

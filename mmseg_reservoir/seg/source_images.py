@@ -1,4 +1,4 @@
-"""The source images of a run: for the calibration of the reservoir, and for methods that ask."""
+"""The source images of a run, for the calibration of the reservoir and of some methods."""
 
 from __future__ import annotations
 
@@ -37,21 +37,17 @@ def context_of(cfg: Config, model: Any) -> TaskContext:
 
 
 def preprocessor_range(preprocessor: nn.Module) -> ImageRange:
-    """Return the range of the images that a data preprocessor of mmseg makes."""
-    # Statistics are given in the order of the channels as converted.
+    """Return the value range of the images after an mmseg data preprocessor."""
+    # Mean and std are in the order of the channels after the conversion.
     bgr = not getattr(preprocessor, "channel_conversion", False)
     mean, std = (getattr(preprocessor, name, None) for name in ("mean", "std"))
     return ImageRange.of_pixels(mean, std, bgr)
 
 
 class ConfigSource:
-    """The images named by ``source_images`` in the config, through the pipeline of the test.
+    """The images of the config's ``source_images``, read by the test pipeline.
 
-    They are read on first use: a plain method needs none, and a saved calibration replaces them.
-
-    Args:
-        cfg: Names the images and the test data.
-        model: Preprocesses them.
+    They are read at first use, because many runs need none.
     """
 
     def __init__(self, cfg: Config, model: Any) -> None:
@@ -61,19 +57,19 @@ class ConfigSource:
 
     @staticmethod
     def check(options: Options | None) -> None:
-        """Refuse options that name no images."""
+        """Raise an error if the options name no images."""
         if options:
             options = without_scope(options)
             check_options(UnlabeledImages, options, "source_images", injected=("pipeline",))
 
     @property
     def is_named(self) -> bool:
-        """Whether the config names any images."""
+        """Whether the config names source images."""
         return bool(self.cfg.get("source_images"))
 
     @cached_property
     def dataset(self) -> UnlabeledImages:
-        """The images, one by one."""
+        """The dataset of single images."""
         options = without_scope(self.cfg.get("source_images"))
         if not self.is_named:
             raise ReservoirError(
@@ -85,10 +81,10 @@ class ConfigSource:
         return UnlabeledImages(**options, pipeline=pipeline)
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Return preprocessed batches of the size of the test's; the last one may be smaller.
+        """Yield preprocessed batches of the test's batch size; the last one may be smaller.
 
-        The model is tried on the first image here, not while a caller measures the batches: hooks
-        on the model would count that image twice.
+        The model is checked on the first image before any batch is returned. Otherwise a caller's
+        hooks on the model would count that image twice.
         """
         batches = self._batches()
         if self._is_checked:
@@ -102,13 +98,13 @@ class ConfigSource:
     def _batches(self) -> Iterator[Tensor]:
         test = self.cfg.test_dataloader
         loader = Runner.build_dataloader({**test, "dataset": self.dataset})
-        hidden = not get_console().is_terminal  # where a bar that goes away leaves an empty line
+        hidden = not get_console().is_terminal  # elsewhere the bar would leave an empty line
         for data in track(loader, "Reading source images", transient=True, disable=hidden):
             check_sizes(data["inputs"])
             yield self.model.data_preprocessor(data, False)["inputs"]
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that the batches depend on, by which a calibration is cached."""
+        """Return everything that the batches depend on, as the key of a cached calibration."""
         paths = [self.dataset.get_data_info(i)["img_path"] for i in range(len(self.dataset))]
         stats = [Path(path).stat() for path in paths]
         origin = {
@@ -118,12 +114,12 @@ class ConfigSource:
             "images": [(p, s.st_size, s.st_mtime_ns) for p, s in zip(paths, stats, strict=True)],
             "versions": {"torch": torch.__version__, "cv2": cv2.__version__},
         }
-        # As plain JSON values, so that it hashes the same after a round trip.
+        # Plain JSON values have the same hash after they are saved and read.
         return json.loads(json.dumps(origin, default=str))
 
 
 def find_source_images(folder: Path | None) -> dict[str, Any] | None:
-    """Return the option ``source_images`` for the most frequent kind of images in a folder."""
+    """Return ``source_images`` options for the most frequent image suffix in a folder."""
     if folder is None:
         return None
     kinds = Counter(path.suffix for path in folder.rglob("*"))

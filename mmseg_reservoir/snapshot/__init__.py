@@ -17,7 +17,7 @@ from .._renamed import renamed_names
 from ..core.pipeline import AdaptationPipeline
 from ..errors import ReservoirError
 from .folder import read_folder, write_folder
-from .reservoir_snapshot import ReservoirSnapshot, put, take
+from .reservoir_snapshot import ReservoirSnapshot, load_snapshot, take_snapshot
 
 
 def save_reservoir(
@@ -31,7 +31,7 @@ def save_reservoir(
         about: Description of the run as plain JSON values, such as ``RunBuilder.options``.
     """
     with pipeline.lock:
-        return write_folder(take(pipeline, about or {}), folder)
+        return write_folder(take_snapshot(pipeline, about or {}), folder)
 
 
 def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> None:
@@ -41,10 +41,10 @@ def load_reservoir(pipeline: AdaptationPipeline, folder: str | os.PathLike) -> N
         pipeline: A pipeline with the same model, method, params and router, on any device.
         folder: The folder that :func:`save_reservoir` wrote.
     """
-    contents = read_folder(folder)
+    snapshot = read_folder(folder)
     try:
         with pipeline.lock:
-            put(contents, pipeline)
+            load_snapshot(snapshot, pipeline)
     except ReservoirError as error:
         raise ReservoirError(f"{folder}: {error}") from error
 

@@ -20,7 +20,7 @@ from ..core.reservoir import Tally
 from ..core.reservoir_part import State
 from ..core.reservoir_pipeline import ReservoirPipeline
 from .merge import Merge, merge_experts, same
-from .reservoir_snapshot import Expert, ReservoirSnapshot, go_on, take
+from .reservoir_snapshot import Expert, ReservoirSnapshot, load_experts, take_snapshot
 
 
 @dataclass(frozen=True)
@@ -38,32 +38,32 @@ class Base:
     revisions: list[int]
 
     @classmethod
-    def of(cls, contents: ReservoirSnapshot, revisions: Sequence[int]) -> Base:
+    def of(cls, snapshot: ReservoirSnapshot, revisions: Sequence[int]) -> Base:
         """Return the base of a camera that continues with these experts."""
         progress = {
-            name: contents.part(name).progress(contents.options(name), contents.state_of(name))
-            for name in contents.components
+            name: snapshot.part(name).progress(snapshot.options(name), snapshot.state_of(name))
+            for name in snapshot.components
         }
-        return cls([asdict(e.tally) for e in contents.experts], progress, list(revisions))
+        return cls([asdict(e.tally) for e in snapshot.experts], progress, list(revisions))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, from which ``Base(**plain)`` restores the base."""
         return dict(vars(self))
 
 
-def delta(contents: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
+def delta(snapshot: ReservoirSnapshot, base: Base | None) -> ReservoirSnapshot:
     """Return a stream's experts with their counts since its base; without a base, as they are."""
     if base is None:
-        return contents
+        return snapshot
     experts = []
-    for index, expert in enumerate(contents.experts):
+    for index, expert in enumerate(snapshot.experts):
         before = base.tallies[index] if index < len(base.tallies) else asdict(Tally())
         now = asdict(expert.tally)
         experts.append(replace(expert, tally=Tally(**{k: now[k] - before[k] for k in now})))
-    newer = replace(contents, experts=experts)
+    newer = replace(snapshot, experts=experts)
     for name, progress in base.progress.items():
-        options, state = contents.options(name), contents.state_of(name)
-        newer = newer.with_state(name, contents.part(name).delta(options, state, progress))
+        options, state = snapshot.options(name), snapshot.state_of(name)
+        newer = newer.with_state(name, snapshot.part(name).delta(options, state, progress))
     return newer
 
 
@@ -87,7 +87,7 @@ def merge_delta(
     weights = [] if base is None else _weights(common, revisions, learned, base)
     matched = max(1, len(weights))
     merged = merge_experts(common, learned, matched=matched, weights=weights)
-    return merged, revised(common.experts, revisions, merged.contents.experts)
+    return merged, revised(common.experts, revisions, merged.snapshot.experts)
 
 
 def revised(before: Sequence[Expert], revisions: Sequence[int], now: Sequence[Expert]) -> list[int]:
@@ -120,8 +120,8 @@ def _is_same(one: Expert, other: Expert) -> bool:
     return same((one.parameters, one.method), (other.parameters, other.method))
 
 
-def take_over(
-    contents: ReservoirSnapshot, pipeline: ReservoirPipeline, numbering: Sequence[int]
+def load_merged(
+    snapshot: ReservoirSnapshot, pipeline: ReservoirPipeline, numbering: Sequence[int]
 ) -> None:
     """Load merged experts into a pipeline in the middle of its stream.
 
@@ -130,16 +130,16 @@ def take_over(
     stream, the random generators of the method and the counts of the run do not change.
 
     Args:
-        contents: The merged reservoir, which includes the experts of the pipeline.
+        snapshot: The merged reservoir, which includes the experts of the pipeline.
         pipeline: A pipeline with the same model and options. This is not checked.
-        numbering: Index in ``contents`` of each expert of the pipeline.
+        numbering: Index in ``snapshot`` of each expert of the pipeline.
     """
-    own = take(pipeline, {})
+    own = take_snapshot(pipeline, {})
     last = pipeline.reservoir.state_dict()["stream"]["last"]
-    shared = {**contents.shared, "method": own.shared["method"]}
-    for name in contents.components:
+    shared = {**snapshot.shared, "method": own.shared["method"]}
+    for name in snapshot.components:
         stream = own.shared[name].get("stream")
-        stream = contents.part(name).renumber_stream(stream, numbering, len(contents.experts))
+        stream = snapshot.part(name).renumber_stream(stream, numbering, len(snapshot.experts))
         shared[name] = {**shared[name], "stream": stream}
     last = None if last is None else numbering[last]
-    go_on(replace(contents, shared=shared), pipeline, last)
+    load_experts(replace(snapshot, shared=shared), pipeline, last)

@@ -20,7 +20,7 @@ from .source_identity import digest_of, plain_weights
 
 @explained
 def export_expert(
-    contents: ReservoirSnapshot, index: int, checkpoint: str | os.PathLike, file: str | os.PathLike
+    snapshot: ReservoirSnapshot, index: int, checkpoint: str | os.PathLike, file: str | os.PathLike
 ) -> Path:
     """Write the checkpoint of the source model with the weights of an expert.
 
@@ -29,7 +29,7 @@ def export_expert(
     with a teacher, the teacher is exported, since it makes the predictions.
 
     Args:
-        contents: The reservoir.
+        snapshot: The reservoir.
         index: The expert.
         checkpoint: Checkpoint of the source model of the run.
         file: File to write: ``.pth``, with the ``meta`` of the checkpoint, or ``.safetensors``.
@@ -37,14 +37,14 @@ def export_expert(
     file = Path(file).expanduser()
     if file.suffix not in (".pth", ".safetensors"):
         raise ReservoirError(f"{file} must end in .pth or .safetensors")
-    _check_exportable(contents, index)
+    _check_exportable(snapshot, index)
     saved = read_checkpoint(checkpoint)
     weights = {
         name.removeprefix("module."): tensor
         for name, tensor in find_weights(saved, checkpoint).items()
     }
-    _check_source(contents, weights, checkpoint)
-    weights = {**weights, **expert_weights(contents, index, weights)}
+    _check_source(snapshot, weights, checkpoint)
+    weights = {**weights, **expert_weights(snapshot, index, weights)}
     if file.suffix == ".safetensors":
         return write_tensors(file, weights, {"format": "pt"})
     plain = {"meta": saved.get("meta", {}), "state_dict": weights}  # mmseg reads both
@@ -52,17 +52,17 @@ def export_expert(
 
 
 def expert_weights(
-    contents: ReservoirSnapshot, index: int, source: Mapping[str, Tensor]
+    snapshot: ReservoirSnapshot, index: int, source: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the weights of an expert that differ from the source model's, as of a plain model.
 
     Args:
-        contents: The reservoir.
+        snapshot: The reservoir.
         index: The expert.
         source: Weights of the source model.
     """
-    tensors = contents.layout.split(contents.experts[index].parameters)
-    scaling = contents.layout.scaling
+    tensors = snapshot.layout.split(snapshot.experts[index].parameters)
+    scaling = snapshot.layout.scaling
     pairs = [] if scaling is None else factor_pairs(tensors)
     changed: dict[str, Tensor] = {}
     for a, b in pairs:
@@ -72,17 +72,17 @@ def expert_weights(
         folded = weight.double() + (scaling or 0.0) * product.view_as(weight)
         changed[name] = folded.to(weight)
     changed |= {name: tensor.clone() for name, tensor in tensors.items()}
-    return changed | _aligned_norms(contents, index, {**source, **changed})
+    return changed | _aligned_norms(snapshot, index, {**source, **changed})
 
 
 def _aligned_norms(
-    contents: ReservoirSnapshot, index: int, weights: Mapping[str, Tensor]
+    snapshot: ReservoirSnapshot, index: int, weights: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return weight and bias of the layers that an expert aligns, its correction folded in."""
-    if "alignment" not in contents.components:
+    if "alignment" not in snapshot.components:
         return {}
-    alignment = contents.part("alignment")(**contents.options("alignment"))
-    alignment.load_state_dict(contents.state_of("alignment"))
+    alignment = snapshot.part("alignment")(**snapshot.options("alignment"))
+    alignment.load_state_dict(snapshot.state_of("alignment"))
     norms: dict[str, Tensor] = {}
     for name, (gain, shift) in alignment.corrections(index).items():
         keys = f"{name}.weight", f"{name}.bias"
@@ -97,19 +97,19 @@ def _aligned_norms(
     return norms
 
 
-def _check_exportable(contents: ReservoirSnapshot, index: int) -> None:
+def _check_exportable(snapshot: ReservoirSnapshot, index: int) -> None:
     """Raise an error for an expert that a plain checkpoint cannot hold."""
-    if not 0 <= index < len(contents.experts):
+    if not 0 <= index < len(snapshot.experts):
         raise ReservoirError(
-            f"there is no expert {index}: the reservoir has 0 to {len(contents.experts) - 1}"
+            f"there is no expert {index}: the reservoir has 0 to {len(snapshot.experts) - 1}"
         )
     here = "predict with it in this package, with --start-from and --frozen"
-    if contents.layout.added is not None:
+    if snapshot.layout.added is not None:
         raise ReservoirError(
             f"expert {index} cannot be exported: its parameters are those of "
-            f"{contents.layout.added}, which a plain model does not have: {here}"
+            f"{snapshot.layout.added}, which a plain model does not have: {here}"
         )
-    share = contents.layout.batch_share
+    share = snapshot.layout.batch_share
     if share:
         raise ReservoirError(
             f"expert {index} cannot be exported: its BatchNorm uses the statistics of each batch "
@@ -130,10 +130,10 @@ def _folded_name(factor: str, source: Mapping[str, Tensor]) -> str:
     return present[0]
 
 
-def _check_source(contents: ReservoirSnapshot, weights: Mapping[str, Tensor], where: Any) -> None:
+def _check_source(snapshot: ReservoirSnapshot, weights: Mapping[str, Tensor], where: Any) -> None:
     plain = plain_weights(weights)
-    matched = {name: plain[name] for name in contents.shared["weights"] if name in plain}
-    if digest_of(matched) != contents.identity["source model"]:
+    matched = {name: plain[name] for name in snapshot.shared["weights"] if name in plain}
+    if digest_of(matched) != snapshot.identity["source model"]:
         raise ReservoirError(
             f"{where} is not the checkpoint of the source model that the reservoir adapted: use "
             "the checkpoint of that run"

@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 _SHARED, _CALIBRATION = "shared.safetensors", "calibration.safetensors"
 
 
-def write_folder(contents: ReservoirSnapshot, folder: str | os.PathLike) -> Path:
+def write_folder(snapshot: ReservoirSnapshot, folder: str | os.PathLike) -> Path:
     """Write a reservoir completely or not at all; an existing reservoir is replaced."""
     folder = Path(folder).expanduser()
     if folder.exists() and not (folder / MANIFEST).is_file() and _has_entries(folder):
@@ -37,30 +37,30 @@ def write_folder(contents: ReservoirSnapshot, folder: str | os.PathLike) -> Path
     new = folder.with_name(f".{folder.name}.{os.getpid()}.new")
     shutil.rmtree(new, ignore_errors=True)  # left by a killed process
     try:
-        _write_files(contents, new)
+        _write_files(snapshot, new)
         replace_folder(folder, new)
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return folder
 
 
-def _write_files(contents: ReservoirSnapshot, folder: Path) -> None:
+def _write_files(snapshot: ReservoirSnapshot, folder: Path) -> None:
     header = {"reservoir": SCHEMA}
-    shared = {"layout": contents.layout.to_json(), **contents.shared}
+    shared = {"layout": snapshot.layout.to_json(), **snapshot.shared}
     files = [write_state(folder / _SHARED, shared, header)]
-    if contents.calibration is not None:
-        files.append(contents.calibration.save(folder / _CALIBRATION))
-    for index, expert in enumerate(contents.experts):
+    if snapshot.calibration is not None:
+        files.append(snapshot.calibration.save(folder / _CALIBRATION))
+    for index, expert in enumerate(snapshot.experts):
         state = {**vars(expert), "tally": asdict(expert.tally)}
         files.append(write_state(folder / expert_file(index), state, header))
     manifest = {
         "format": FORMAT,
         "schema": SCHEMA,
         "version": __version__,
-        "identity": contents.identity,
-        "k_max": contents.k_max,
-        "about": contents.about,
-        "experts": [{**asdict(e.tally), **contents.summary(e)} for e in contents.experts],
+        "identity": snapshot.identity,
+        "k_max": snapshot.k_max,
+        "about": snapshot.about,
+        "experts": [{**asdict(e.tally), **snapshot.summary(e)} for e in snapshot.experts],
         "files": {file.name: file_digest(file) for file in files},
     }
     try:

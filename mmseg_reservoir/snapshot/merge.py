@@ -30,18 +30,18 @@ class Merge:
     """The result of merging two reservoirs.
 
     Args:
-        contents: The merged reservoir: the experts of the first, each averaged with its match,
+        snapshot: The merged reservoir: the experts of the first, each averaged with its match,
             then those of the second without a match.
         matches: For each expert of the second, the index of its match in the first, or None.
     """
 
-    contents: ReservoirSnapshot
+    snapshot: ReservoirSnapshot
     matches: list[int | None]
 
     @property
     def numbering(self) -> list[int]:
-        """The index in ``contents`` of each expert of the second."""
-        alone = count(len(self.contents.experts) - self.matches.count(None))
+        """The index in ``snapshot`` of each expert of the second."""
+        alone = count(len(self.snapshot.experts) - self.matches.count(None))
         return [next(alone) if match is None else match for match in self.matches]
 
 
@@ -140,7 +140,7 @@ def find_matches(
 
 
 def average(
-    contents: ReservoirSnapshot, one: Expert, other: Expert, weights: Weights | None = None
+    snapshot: ReservoirSnapshot, one: Expert, other: Expert, weights: Weights | None = None
 ) -> Expert:
     """Return the weighted mean of two experts of the same domain.
 
@@ -148,7 +148,7 @@ def average(
     weight above 0.
 
     Args:
-        contents: The reservoir of the first expert.
+        snapshot: The reservoir of the first expert.
         one: The first expert.
         other: The second expert.
         weights: Weights of the two. Defaults to the number of images that each has seen.
@@ -162,10 +162,10 @@ def average(
     )
     total = weight + less
     share = less / total if total else 0.5
-    layout = contents.layout
+    layout = snapshot.layout
     state = dict(one.method)
     if share:
-        for name in contents.shared["parameter_like"]:
+        for name in snapshot.shared["parameter_like"]:
             state[name] = _average_vectors(layout, state[name], other.method[name], share)
         # The moments of low-rank factors do not apply to averaged products.
         state["optimizer"] = (
@@ -173,7 +173,7 @@ def average(
             if layout.scaling is None
             else {}
         )
-    parts = {name: _merged_entry(contents, name, one, other, share) for name in one.parts}
+    parts = {name: _merged_entry(snapshot, name, one, other, share) for name in one.parts}
     mine, theirs = asdict(one.tally), asdict(other.tally)
     tally = Tally(**{name: mine[name] + theirs[name] for name in mine})
     parameters = (
@@ -237,18 +237,18 @@ def _beside(one: ReservoirSnapshot, expert: Expert) -> Expert:
 
 
 def _merged_entry(
-    contents: ReservoirSnapshot, component: str, one: Expert, other: Expert, weight: float
+    snapshot: ReservoirSnapshot, component: str, one: Expert, other: Expert, weight: float
 ) -> State | None:
     first, second = one.parts[component], other.parts[component]
     if first is None or second is None:
         return first or second
-    options = contents.options(component)
-    return contents.part(component).merge_expert(options, first, second, weight)
+    options = snapshot.options(component)
+    return snapshot.part(component).merge_expert(options, first, second, weight)
 
 
 def _plain(expert: Expert) -> State:
     return {**vars(expert), "tally": asdict(expert.tally)}
 
 
-def _whole(contents: ReservoirSnapshot) -> State:
-    return {"shared": contents.shared, "experts": [_plain(expert) for expert in contents.experts]}
+def _whole(snapshot: ReservoirSnapshot) -> State:
+    return {"shared": snapshot.shared, "experts": [_plain(expert) for expert in snapshot.experts]}

@@ -14,12 +14,12 @@ _HEADER = ["expert", "images", "visits", "updates", "scale", "alarms", "nearest"
 
 
 @explained
-def overview(contents: ReservoirSnapshot, folder: Path) -> str:
+def overview(snapshot: ReservoirSnapshot, folder: Path) -> str:
     """Return a table with a row per expert, and a line about the reservoir."""
     rows = []
-    for index, expert in enumerate(contents.experts):
-        guard = contents.summary(expert).get("guard", {})
-        other, distance = nearest(contents, index)
+    for index, expert in enumerate(snapshot.experts):
+        guard = snapshot.summary(expert).get("guard", {})
+        other, distance = nearest(snapshot, index)
         tally = expert.tally
         rows.append(
             [
@@ -32,30 +32,30 @@ def overview(contents: ReservoirSnapshot, folder: Path) -> str:
                 f"{(folder / expert_file(index)).stat().st_size / 1000:.0f}",
             ]
         )
-    identity = contents.identity
+    identity = snapshot.identity
     lines = [
-        f"{len(contents.experts)} experts of at most {contents.k_max}, by {identity['method']} "
-        f"({identity['optimizer']}) and {identity['router']}: {len(contents.layout)} numbers each",
+        f"{len(snapshot.experts)} experts of at most {snapshot.k_max}, by {identity['method']} "
+        f"({identity['optimizer']}) and {identity['router']}: {len(snapshot.layout)} numbers each",
         make_table(_HEADER, rows),
         "scale, alarms: of the guard; distance: to the router those up to 1 are one domain",
     ]
     return "\n".join(lines)
 
 
-def nearest(contents: ReservoirSnapshot, index: int) -> tuple[int | None, float]:
+def nearest(snapshot: ReservoirSnapshot, index: int) -> tuple[int | None, float]:
     """Return the expert with the domain nearest to that of expert ``index``, and its distance.
 
     Without a comparable expert, return None and infinity.
     """
     try:
-        router = contents.part("router")
+        router = snapshot.part("router")
     except ReservoirError:  # it cannot compare saved domains
         return None, math.inf
-    options = contents.options("router")
-    shared, mine = contents.shared["router"]["shared"], contents.experts[index].parts["router"]
+    options = snapshot.options("router")
+    shared, mine = snapshot.shared["router"]["shared"], snapshot.experts[index].parts["router"]
     distances = {
         other: router.distance(options, shared, mine, expert.parts["router"])
-        for other, expert in enumerate(contents.experts)
+        for other, expert in enumerate(snapshot.experts)
         if other != index
     }
     other = min(distances, key=distances.__getitem__, default=None)

@@ -134,7 +134,7 @@ class ReservoirSnapshot:
         return [name for name in COMPONENTS if self.identity.get(name) is not None]
 
 
-def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSnapshot:
+def take_snapshot(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSnapshot:
     """Return a snapshot of a pipeline's reservoir, as a copy."""
     if not isinstance(pipeline, ReservoirPipeline):
         raise ReservoirError(
@@ -162,7 +162,7 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
         "parameter_like": _parameter_like(pipeline),
         "one_optimizer": _has_one_optimizer([expert.method for expert in experts]),
     }
-    contents = ReservoirSnapshot(
+    snapshot = ReservoirSnapshot(
         identity,
         VectorLayout.of(pipeline.method.space),
         router.k_max,
@@ -171,14 +171,14 @@ def take(pipeline: AdaptationPipeline, about: Mapping[str, Any]) -> ReservoirSna
         shared,
         experts,
     )
-    for name in contents.components:
+    for name in snapshot.components:
         identity["options"][name] = getattr(pipeline, name).merge_options()
-        contents = contents.with_state(name, state[name])
-    return contents
+        snapshot = snapshot.with_state(name, state[name])
+    return snapshot
 
 
 @explained
-def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
+def load_snapshot(snapshot: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
     """Load a snapshot into a pipeline of the same identity; no source image is needed."""
     if not isinstance(pipeline, ReservoirPipeline):
         raise ReservoirError(
@@ -186,59 +186,59 @@ def put(contents: ReservoirSnapshot, pipeline: AdaptationPipeline) -> None:
             "method with a reservoir, reservoir=dict(start_from=...)"
         )
     ours = identity_of(pipeline, source_weights(pipeline))
-    saved = {name: contents.identity.get(name) for name in ours}
+    saved = {name: snapshot.identity.get(name) for name in ours}
     changes = describe_differences(saved, ours)
     router = pipeline.router
     if not changes:
         # Numbers may differ or be unset in the pipeline: they are loaded with the state.
         kinds = _without_numbers(router.merge_options())
-        saved_kinds = _without_numbers(contents.options("router"))
+        saved_kinds = _without_numbers(snapshot.options("router"))
         changes += describe_differences(saved_kinds, kinds, "router")
     if changes:
         raise ReservoirError(
             f"the reservoir is not of this model and these options ({'; '.join(changes)}; that of "
             "the reservoir first): use those that it was saved with, or start without it"
         )
-    count = len(contents.experts)
+    count = len(snapshot.experts)
     if count > router.k_max:
         raise ReservoirError(
             f"the reservoir has {count} experts, this run has room for {router.k_max}: set "
-            f"reservoir.k_max={max(count, contents.k_max)}, or prune it (reservoir experts prune)"
+            f"reservoir.k_max={max(count, snapshot.k_max)}, or prune it (reservoir experts prune)"
         )
-    if contents.calibration is not None:
-        router.calibrate(contents.calibration)
-    go_on(contents, pipeline)
-    if contents.calibration is not None:  # a misfit fails here, not at a batch
-        copy.deepcopy(router).route(contents.calibration.styles[0], may_open=False)
+    if snapshot.calibration is not None:
+        router.calibrate(snapshot.calibration)
+    load_experts(snapshot, pipeline)
+    if snapshot.calibration is not None:  # a misfit fails here, not at a batch
+        copy.deepcopy(router).route(snapshot.calibration.styles[0], may_open=False)
 
 
-def go_on(
-    contents: ReservoirSnapshot, pipeline: ReservoirPipeline, last: int | None = None
+def load_experts(
+    snapshot: ReservoirSnapshot, pipeline: ReservoirPipeline, last: int | None = None
 ) -> None:
     """Load a snapshot into a pipeline that it is known to fit.
 
     Args:
-        contents: The snapshot.
+        snapshot: The snapshot.
         pipeline: The pipeline, with a fitted router.
         last: The expert of the previous batch. Defaults to None, no previous batch.
     """
-    method = {**contents.shared["method"], "counts": dict(pipeline.method.counts)}
+    method = {**snapshot.shared["method"], "counts": dict(pipeline.method.counts)}
     # The trigger belongs to the run: its state does not change.
     trigger = {} if pipeline.trigger is None else {"trigger": pipeline.trigger.state_dict()}
     pipeline.load_state_dict(
         {
             "pipeline": type(pipeline).__name__,
-            "parameters": list(contents.layout.names),
+            "parameters": list(snapshot.layout.names),
             "method": method,
             "reservoir": {
                 "shared": {"source": method["source"]},
                 "experts": [
                     {"parameters": e.parameters, "method": state, "tally": asdict(e.tally)}
-                    for e, state in zip(contents.experts, _states(contents), strict=True)
+                    for e, state in zip(snapshot.experts, _states(snapshot), strict=True)
                 ],
                 "stream": {"last": last},
             },
-            **{name: contents.state_of(name) for name in contents.components},
+            **{name: snapshot.state_of(name) for name in snapshot.components},
             **trigger,
         }
     )
@@ -260,9 +260,9 @@ def _has_one_optimizer(states: list[State]) -> bool:
     return len(states) > 1 and all(s["optimizer"] is states[0]["optimizer"] for s in states)
 
 
-def _states(contents: ReservoirSnapshot) -> list[State]:
-    states = [dict(expert.method) for expert in contents.experts]
-    if contents.shared["one_optimizer"]:
+def _states(snapshot: ReservoirSnapshot) -> list[State]:
+    states = [dict(expert.method) for expert in snapshot.experts]
+    if snapshot.shared["one_optimizer"]:
         for state in states:
             state["optimizer"] = states[0]["optimizer"]
     return states

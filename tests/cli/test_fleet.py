@@ -28,8 +28,8 @@ def test_mistakes_end_in_one_line(minicity, tmp_path, monkeypatch, capsys):
             [fog, MODEL, "--merge-every=0"],
             "merge_every must be a whole",
         ),
-        ([fog, MODEL, "--jobs=0"], "--jobs is a number of cores"),
-        ([fog, MODEL, "--jobs=2", "--ray=auto"], "and not for a cluster"),
+        ([fog, MODEL, "--jobs=0"], "--jobs must be 1 or more cores"),
+        ([fog, MODEL, "--jobs=2", "--ray=auto"], "without --ray"),
     ):
         assert fleet.main(words) == 2
         (line,) = capsys.readouterr().err.splitlines()

@@ -458,7 +458,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(kind):
         guard = LabelGuard(margin=0.02, every=2, momentum=0.5)
         return make(kind, lr=2.0, guard=guard, pooling=EvidencePooling(n0=2.0))
 
-    def go_on(pipeline):
+    def resume(pipeline):
         return follow(pipeline, "bca" * 8, first=10, scale=0.5)
 
     one, other = begin(), begin()
@@ -470,7 +470,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(kind):
     file.seek(0)
     other.load_state_dict(torch.load(file, weights_only=True))
     assert other.report() == one.report()
-    for a, b in zip(go_on(one), go_on(other), strict=True):
+    for a, b in zip(resume(one), resume(other), strict=True):
         assert torch.equal(a, b)
     for a, b in zip(vectors(one), vectors(other), strict=True):
         assert torch.equal(a, b)

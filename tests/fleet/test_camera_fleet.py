@@ -25,7 +25,7 @@ def test_a_camera_that_is_killed_goes_on_and_nothing_counts_twice(tmp_path, two_
     together = run_fleet(two_workers, cameras, tmp_path / "merged", report=said.append)
     assert lines_of(tmp_path / "apart/killed") == lines_of(tmp_path / "single")
     assert apart["killed"]["k"] == 3
-    assert "the reservoir needs room" in apart["wrong"]["error"]
+    assert "k_max must be a whole number of at least 1" in apart["wrong"]["error"]
     assert not (tmp_path / "unused").exists()
     assert [outcome["frames"] for outcome in together.values()] == [12, 12, 6]
     images = [expert.tally.images for expert in read_folder(tmp_path / "merged").experts]

@@ -79,7 +79,7 @@ def test_what_one_has_met_is_no_news_to_the_next(tmp_path):
     second = [line["expert"] for line in lines_of(tmp_path / "second")]
     assert set(second[:12]) == {0}
     assert set(second[13:]) == {1}  # the expert of the first one: none was opened
-    assert len(point.contents.experts) == 2
+    assert len(point.snapshot.experts) == 2
 
 
 def test_no_room_is_told_and_the_camera_goes_on_by_itself(tmp_path):
@@ -90,7 +90,7 @@ def test_no_room_is_told_and_the_camera_goes_on_by_itself(tmp_path):
     told = second.run(point.exchange)
     assert "K_max is 3" in told["refused"]
     assert told["frames"] == 12
-    assert len(point.contents.experts) == 3
+    assert len(point.snapshot.experts) == 3
     assert len(experts(tmp_path / "second/reservoir")) == 2
 
 
@@ -102,7 +102,7 @@ def test_all_begin_with_one_reservoir(tmp_path):
     for seed, name in enumerate(("first", "second")):
         told = camera(tmp_path / name, ("dark",), seed=seed, start_from=begun).run(point.exchange)
         assert told["k"] == 2
-    assert sum(e.tally.images for e in point.contents.experts) == 24 + 12 + 12
+    assert sum(e.tally.images for e in point.snapshot.experts) == 24 + 12 + 12
 
 
 def test_another_stream_in_its_folder_is_refused(tmp_path):

@@ -48,4 +48,4 @@ def test_a_stream_goes_on_after_its_last_state(minicity, tmp_path):
         assert len(lines(tmp_path / "broken")) == 6
     assert run("broken", point.exchange)["exchanges"] == 2
     assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
-    assert sum(expert.tally.images for expert in point.contents.experts) == 6
+    assert sum(expert.tally.images for expert in point.snapshot.experts) == 6

@@ -5,6 +5,7 @@ import cv2
 import numpy as np
 import pytest
 from file_size import limited
+from mmengine.registry import init_default_scope
 from small_outcomes import make_outcome
 
 from mmseg_reservoir.errors import ReservoirError
@@ -208,6 +209,7 @@ def test_labels_in_colors(tmp_path, labels):
 
 
 def test_acdcs_dataset_reads_what_was_written(tmp_path):
+    init_default_scope("mmseg")  # which a runner sets from its config
     frames = [result(0), result(1, name="GP01_frame_000002_rgb_anon"), result(2, name="b/frame3")]
     write(tmp_path, frames, shown="none", labels="trainids", min_confidence=0.5)
     dataset = ACDCDataset(data_root=str(tmp_path), condition="footage", pipeline=PIPELINE)

@@ -31,21 +31,19 @@ def test_assignment_counts_images_of_domains_by_expert():
 
 def test_visits_are_the_stretches_of_a_stream_even_if_they_interleave():
     routes = [route("fog", 0), route("night", 1), route("fog", 1), route("fog", 0, round=2)]
-    assert [(s.label, len(s.routes)) for s in segments(routes)] == [
+    assert [(label, len(part)) for label, part in segments(routes)] == [
         ("fog 1", 2),
         ("night 1", 1),
         ("fog 2", 1),
     ]
     pieces = segments(routes, most=2)
-    assert [(s.label, len(s.routes)) for s in pieces] == [("from 1", 2), ("from 3", 2)]
+    assert [(label, len(part)) for label, part in pieces] == [("from 1", 2), ("from 3", 2)]
 
 
 def test_expert_use_tells_shares_by_visit_and_k():
     routes = [route("fog", 0), route("fog", 2), route("night", 2)]
-    use = expert_use(routes)
-    assert use.labels == ["fog 1", "night 1"]
-    assert use.shares == [[0.5, 0.0], [0.0, 0.0], [0.5, 1.0]]
-    assert use.k == [3, 3]
+    shares = [[0.5, 0.0], [0.0, 0.0], [0.5, 1.0]]
+    assert expert_use(routes) == (["fog 1", "night 1"], shares, [3, 3])
 
 
 def test_means_mean_by_segment_leave_out_what_was_not_told():
@@ -80,19 +78,19 @@ def stream(visits=6, length=40):
 
 
 def test_fifo_holds_the_newest_and_reservoir_sampling_all():
-    fifo = memory_balance(stream(), "fifo", capacity=20)
-    assert fifo.domains == ["fog", "night"]
-    assert [row[39] for row in fifo.shares] == [1.0, 0.0]
-    assert [row[79] for row in fifo.shares] == [0.0, 1.0]  # fog is forgotten
-    sampled = memory_balance(stream(), "reservoir", capacity=20)
-    assert [row[39] for row in sampled.shares] == [1.0, 0.0]
-    assert all(0.15 < row[-1] < 0.85 for row in sampled.shares)
+    domains, fifo = memory_balance(stream(), "fifo", capacity=20)
+    assert domains == ["fog", "night"]
+    assert [row[39] for row in fifo] == [1.0, 0.0]
+    assert [row[79] for row in fifo] == [0.0, 1.0]  # fog is forgotten
+    _, sampled = memory_balance(stream(), "reservoir", capacity=20)
+    assert [row[39] for row in sampled] == [1.0, 0.0]
+    assert all(0.15 < row[-1] < 0.85 for row in sampled)
 
 
 def test_shares_sum_to_one_at_every_time():
-    balance = memory_balance(stream(), "reservoir", capacity=8)
-    assert len(balance.shares[0]) == 240
-    assert all(abs(sum(column) - 1) < 1e-6 for column in zip(*balance.shares, strict=True))
+    _, shares = memory_balance(stream(), "reservoir", capacity=8)
+    assert len(shares[0]) == 240
+    assert all(abs(sum(column) - 1) < 1e-6 for column in zip(*shares, strict=True))
 
 
 @pytest.mark.parametrize("projection", ["pca", "tsne"])

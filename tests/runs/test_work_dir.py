@@ -89,3 +89,12 @@ def test_results(tmp_path):
     (tmp_path / "notes.txt").touch()
     remove_results(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_that_cannot_be_made_names_the_options_of_all_verbs(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(ReservoirError, match="--work-dir or --out"),
+        locked(tmp_path / "file" / "w"),
+    ):
+        pass

@@ -13,7 +13,7 @@ from mmseg_reservoir.io.checkpoints import read_weights
 from mmseg_reservoir.seg.forward import segmentation_forward
 from mmseg_reservoir.seg.source_images import preprocessor_range
 from mmseg_reservoir.snapshot.export import export_expert
-from mmseg_reservoir.snapshot.reservoir_snapshot import take
+from mmseg_reservoir.snapshot.reservoir_snapshot import take_snapshot
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = ROOT / "checkpoints" / "segformer_tiny_minicity.safetensors"
@@ -73,7 +73,7 @@ def test_stock_mmseg_gives_the_logits_of_the_expert(case, suffix, tmp_path):
     expected = logits_of(pipeline, 1)
     assert (expected - logits_of(pipeline, 0)).abs().max() > 1e-2  # it has moved
     file = tmp_path / f"fog{suffix}"
-    assert export_expert(take(pipeline, {}), 1, WEIGHTS, file) == file
+    assert export_expert(take_snapshot(pipeline, {}), 1, WEIGHTS, file) == file
     if suffix == ".safetensors":  # which init_model reads, but finds no meta in
         torch.save({"state_dict": read_weights(file), "meta": {}}, tmp_path / "fog.pth")
     logits = stock(tmp_path / "fog.pth")(IMAGES, mode="tensor")
@@ -95,7 +95,7 @@ def test_the_correction_of_an_aligned_expert_is_folded_into_its_norms(method, tm
     for _ in range(4):
         pipeline.step(foggy, domain="fog")
     expected = pipeline.infer(foggy, domain="fog").logits
-    file = export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
+    file = export_expert(take_snapshot(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
     logits = stock(file)(foggy, mode="tensor")
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
     source = stock(tmp_path / "plain.pth")(foggy, mode="tensor")
@@ -114,12 +114,14 @@ def test_an_aligned_input_cannot_be_exported(tmp_path):
     plan.calibrate(pipeline, place)
     pipeline.step(0.4 * IMAGES, domain="fog")
     with pytest.raises(ReservoirError, match=r"aligns 'input'.*--frozen"):
-        export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
+        export_expert(take_snapshot(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
 
 
 def test_a_plain_checkpoint_has_the_names_of_the_source_and_keeps_its_meta(tmp_path):
     pipeline = adapted(tmp_path, **CASES["lora"])
-    file = export_expert(take(pipeline, {}), 1, tmp_path / "plain.pth", tmp_path / "fog.pth")
+    file = export_expert(
+        take_snapshot(pipeline, {}), 1, tmp_path / "plain.pth", tmp_path / "fog.pth"
+    )
     saved = torch.load(file, weights_only=True)
     assert saved["meta"] == {"dataset_meta": {}}
     source = read_weights(WEIGHTS)
@@ -134,25 +136,25 @@ def test_becotta_is_refused_with_the_reason(tmp_path):
     params = dict(type="becotta", weights=str(MIXTURES))
     pipeline = adapted(tmp_path, method=dict(type="becotta", optimizer=SGD), params=params)
     with pytest.raises(ReservoirError, match="mixtures of BECoTTA, with gates that read the image"):
-        export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
+        export_expert(take_snapshot(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
 
 
 @pytest.mark.parametrize("statistics", [0.1, "batch"])
 def test_statistics_of_the_image_are_refused(statistics, tmp_path):
     pipeline = adapted(tmp_path, statistics=statistics, **CASES["norms"])
     with pytest.raises(ReservoirError, match="uses the statistics of each batch"):
-        export_expert(take(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
+        export_expert(take_snapshot(pipeline, {}), 1, WEIGHTS, tmp_path / "fog.pth")
 
 
 def test_mistakes_are_named(tmp_path):
-    contents = take(adapted(tmp_path, **CASES["norms"]), {})
+    snapshot = take_snapshot(adapted(tmp_path, **CASES["norms"]), {})
     with pytest.raises(ReservoirError, match="no expert 2: the reservoir has 0 to 1"):
-        export_expert(contents, 2, WEIGHTS, tmp_path / "fog.pth")
+        export_expert(snapshot, 2, WEIGHTS, tmp_path / "fog.pth")
     with pytest.raises(ReservoirError, match=r"must end in \.pth or \.safetensors"):
-        export_expert(contents, 1, WEIGHTS, tmp_path / "fog.bin")
+        export_expert(snapshot, 1, WEIGHTS, tmp_path / "fog.bin")
     other = read_weights(WEIGHTS)
     other["decode_head.conv_seg.bias"] = other["decode_head.conv_seg.bias"] + 1
     torch.save({"state_dict": other}, tmp_path / "other.pth")
     with pytest.raises(ReservoirError, match=r"other\.pth is not the checkpoint of the source"):
-        export_expert(contents, 1, tmp_path / "other.pth", tmp_path / "fog.pth")
+        export_expert(snapshot, 1, tmp_path / "other.pth", tmp_path / "fog.pth")
     assert not (tmp_path / "fog.pth").exists()

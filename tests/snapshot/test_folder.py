@@ -17,7 +17,7 @@ from mmseg_reservoir.snapshot import folder as folder_module
 from mmseg_reservoir.snapshot import save_reservoir
 from mmseg_reservoir.snapshot.folder import read_folder, write_folder
 from mmseg_reservoir.snapshot.merge import same
-from mmseg_reservoir.snapshot.reservoir_snapshot import take
+from mmseg_reservoir.snapshot.reservoir_snapshot import take_snapshot
 
 FILES = ["calibration.safetensors", "expert_00.safetensors", "expert_01.safetensors"]
 FILES += ["manifest.json", "shared.safetensors"]
@@ -54,8 +54,8 @@ def test_a_manifest_and_a_file_for_every_expert(saved):
 
 
 def test_what_is_read_is_what_was_written_and_can_be_written_again(saved, tmp_path):
-    contents = read_folder(saved)
-    again = write_folder(contents, tmp_path / "again")
+    snapshot = read_folder(saved)
+    again = write_folder(snapshot, tmp_path / "again")
     for name in ("shared", "expert_00", "expert_01"):  # metadata have no order in safetensors
         one, other = (read_state(folder / f"{name}.safetensors") for folder in (saved, again))
         assert same(one, other)
@@ -93,7 +93,7 @@ def test_a_folder_that_is_something_else_is_not_replaced(saved, tmp_path):
 
 def test_what_is_told_must_be_strict_json(tmp_path):
     with pytest.raises(ReservoirError, match="must be plain JSON"):
-        write_folder(take(make_pipeline(), {"score": math.nan}), tmp_path / "saved")
+        write_folder(take_snapshot(make_pipeline(), {"score": math.nan}), tmp_path / "saved")
     assert list(tmp_path.iterdir()) == []
 
 

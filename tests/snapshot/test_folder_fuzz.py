@@ -62,13 +62,13 @@ def use(folder: Path, kind: str) -> None:
     """All that is done with a reservoir."""
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with contextlib.suppress(ReservoirError):  # and nothing else
-        contents = read_folder(folder)
+        snapshot = read_folder(folder)
         with contextlib.suppress(ReservoirError):
-            overview(contents, folder)
+            overview(snapshot, folder)
         with contextlib.suppress(ReservoirError):
-            prune(contents, [1])
+            prune(snapshot, [1])
         with contextlib.suppress(ReservoirError):
-            merge(contents, contents)
+            merge(snapshot, snapshot)
         pipeline = make_pipeline(kind, care=kind != "oracle")
         load_reservoir(pipeline, folder)
         pipeline.infer(batches("dark", 1)[0], domain="dark")

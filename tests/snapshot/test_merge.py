@@ -10,7 +10,7 @@ from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import Align
 from mmseg_reservoir.routing.style_memory import join_memories
 from mmseg_reservoir.snapshot.merge import average, find_matches, merge, merge_experts, same
-from mmseg_reservoir.snapshot.reservoir_snapshot import put, take
+from mmseg_reservoir.snapshot.reservoir_snapshot import load_snapshot, take_snapshot
 
 KINDS = ("style", "segment", "oracle")
 
@@ -19,7 +19,7 @@ def camera(kind, looks, seed, **options):
     """What a camera that met these looks has learned."""
     pipeline = make_pipeline(kind, **options)
     show(pipeline, looks, seed)
-    return take(pipeline, {})
+    return take_snapshot(pipeline, {})
 
 
 def cameras(kind, **options):
@@ -29,9 +29,9 @@ def cameras(kind, **options):
     return one, other
 
 
-def whole(contents):
-    experts = [{**vars(e), "tally": vars(e.tally)} for e in contents.experts]
-    return {"shared": contents.shared, "experts": experts, "k_max": contents.k_max}
+def whole(snapshot):
+    experts = [{**vars(e), "tally": vars(e.tally)} for e in snapshot.experts]
+    return {"shared": snapshot.shared, "experts": experts, "k_max": snapshot.k_max}
 
 
 @pytest.mark.parametrize("care", [False, True])
@@ -43,7 +43,7 @@ def test_a_copy_is_refused_and_experts_of_a_common_past_count_once(kind, care):
             merge(one, copy)
     merged = merge_experts(one, one)
     assert merged.matches == list(range(len(one.experts)))
-    assert same(whole(merged.contents), whole(one))
+    assert same(whole(merged.snapshot), whole(one))
 
 
 def test_moments_of_two_halves_are_those_of_the_whole():
@@ -53,10 +53,10 @@ def test_moments_of_two_halves_are_those_of_the_whole():
         pipeline = make_pipeline("oracle", Align, care=True)
         for seed in seeds:
             show(pipeline, ["dark"], seed, count=3)
-        return pipeline, take(pipeline, {})
+        return pipeline, take_snapshot(pipeline, {})
 
     (_, one), (_, other), (pipeline, both) = met(1), met(2), met(1, 2)
-    merged = merge(one, other).contents.experts[1].parts["alignment"]["moments"]
+    merged = merge(one, other).snapshot.experts[1].parts["alignment"]["moments"]
     whole = both.experts[1].parts["alignment"]["moments"]
     assert merged["images"] == whole["images"] == 12
     first = pipeline.alignment.reference.where("1")
@@ -71,7 +71,7 @@ def test_experts_of_one_domain_become_one_and_the_others_stand_beside(kind):
     merged = merge(one, other)
     shift = kind == "oracle"  # whose source expert is nobody's domain
     assert merged.matches == ([0, 1, None, 2] if shift else [0, None, 1])
-    images = [e.tally.images for e in merged.contents.experts]
+    images = [e.tally.images for e in merged.snapshot.experts]
     dark = 2 if shift else 1
     assert images[dark] == sum(
         e.tally.images for e in (one.experts[dark], other.experts[3 if shift else 2])
@@ -83,11 +83,11 @@ def test_experts_of_one_domain_become_one_and_the_others_stand_beside(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_order_only_decides_how_experts_are_numbered(kind, care):
     one, other = cameras(kind, care=care)
-    forth, back = merge(one, other).contents, merge(other, one).contents
+    forth, back = merge(one, other).snapshot, merge(other, one).snapshot
     assert len(forth.experts) == len(back.experts)
 
-    def by_images(contents):
-        return sorted(contents.experts, key=lambda e: (e.tally.images, e.parameters.sum().item()))
+    def by_images(snapshot):
+        return sorted(snapshot.experts, key=lambda e: (e.tally.images, e.parameters.sum().item()))
 
     for a, b in zip(by_images(forth), by_images(back), strict=True):
         assert vars(a.tally) == vars(b.tally)
@@ -103,9 +103,9 @@ def test_the_order_only_decides_how_experts_are_numbered(kind, care):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_merged_reservoir_recognises_what_either_camera_knew(kind):
-    merged = merge(*cameras(kind)).contents
+    merged = merge(*cameras(kind)).snapshot
     pipeline = make_pipeline(kind)
-    put(merged, pipeline)
+    load_snapshot(merged, pipeline)
     seen = {}
     for look in ("dark", "bright", "flat"):
         for images in batches(look, 4, seed=7):
@@ -119,7 +119,7 @@ def test_parameters_and_moments_are_averaged_by_the_images_seen():
     one, other = cameras("oracle")
     a, b = one.experts[2], other.experts[3]
     assert (a.tally.images, b.tally.images) == (12, 24)
-    merged = merge(one, other).contents.experts[2]
+    merged = merge(one, other).snapshot.experts[2]
     torch.testing.assert_close(merged.parameters, (a.parameters + 2 * b.parameters) / 3)
     moments = [e.method["optimizer"]["exp_avg"] for e in (a, b, merged)]
     torch.testing.assert_close(moments[2], (moments[0] + 2 * moments[1]) / 3)
@@ -138,7 +138,7 @@ def test_an_expert_that_has_seen_nothing_changes_nothing():
 
 def test_guard_and_pooling_of_a_merged_expert():
     one, other = cameras("oracle", care=True)
-    merged = merge(one, other).contents.experts[2]
+    merged = merge(one, other).snapshot.experts[2]
     heavier = other.experts[3].parts["guard"]["health"]
     assert merged.parts["guard"]["health"]["batches"] == heavier["batches"]
     assert merged.parts["guard"]["health"]["next"] == 0  # looked at as soon as it adapts
@@ -168,7 +168,7 @@ def test_more_experts_than_room_are_reported_not_dropped():
     one, other = cameras("oracle")
     with pytest.raises(ReservoirError, match=r"has 5 experts.*experts 2 of the second.*--k-max 5"):
         merge(one, other, k_max=4)
-    assert merge(one, other, k_max=5).contents.k_max == 5
+    assert merge(one, other, k_max=5).snapshot.k_max == 5
 
 
 @pytest.mark.parametrize("kind", ["style", "segment"])

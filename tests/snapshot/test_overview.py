@@ -11,17 +11,17 @@ def test_a_line_per_expert_with_its_nearest(kind, tmp_path):
     pipeline = make_pipeline(kind, care=True)
     show(pipeline, ["clear", "dark", "bright"])
     folder = save_reservoir(pipeline, tmp_path / "saved")
-    contents = read_folder(folder)
-    text = overview(contents, folder)
+    snapshot = read_folder(folder)
+    text = overview(snapshot, folder)
     assert text.startswith("3 experts of at most 6, by Tent (Adam) and ")
     lines = [line for line in text.splitlines() if line.startswith("│")]
     assert len(lines) == 4
     cells = [cell.strip() for cell in lines[2].split("│")[1:-1]]
-    tally = contents.experts[1].tally
-    watch = contents.experts[1].parts["guard"]["health"]
+    tally = snapshot.experts[1].tally
+    watch = snapshot.experts[1].parts["guard"]["health"]
     care = [f"{watch['scale']:.3g}", str(watch["alarms"])]
     assert cells[:6] == ["1", *map(str, vars(tally).values()), *care]
-    other, distance = nearest(contents, 1)
+    other, distance = nearest(snapshot, 1)
     assert cells[6] == str(other)
     assert cells[7] == f"{distance:.2f}"
     assert distance > 1  # else they would be one domain

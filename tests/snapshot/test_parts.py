@@ -16,7 +16,7 @@ from mmseg_reservoir.snapshot import reservoir_snapshot as snapshot_module
 from mmseg_reservoir.snapshot.merge import merge
 from mmseg_reservoir.snapshot.overview import nearest
 from mmseg_reservoir.snapshot.prune import prune
-from mmseg_reservoir.snapshot.reservoir_snapshot import put, take
+from mmseg_reservoir.snapshot.reservoir_snapshot import load_snapshot, take_snapshot
 
 
 class BrightnessRouter(Router):
@@ -130,46 +130,46 @@ def test_a_custom_router_and_guard_are_saved_and_loaded(tmp_path):
 
 
 def test_they_are_pruned():
-    contents = take(custom_camera(["clear", "dark", "bright"], seed=0), {})
-    means = [expert.parts["router"]["mean"] for expert in contents.experts]
+    snapshot = take_snapshot(custom_camera(["clear", "dark", "bright"], seed=0), {})
+    means = [expert.parts["router"]["mean"] for expert in snapshot.experts]
     other = custom_pipeline()
-    put(prune(contents, [1]), other)
+    load_snapshot(prune(snapshot, [1]), other)
     assert other.router.means == [means[0], means[2]]
     assert other.guard.updates == {0: 6, 1: 6}
     assert one_step(other, "bright")[0] == 1
 
 
 def test_they_are_merged_by_their_own_distance(tmp_path):
-    one = take(custom_camera(["clear", "dark", "bright"], seed=1), {})
-    other = take(custom_camera(["clear", "bright", "bright"], seed=2), {})
+    one = take_snapshot(custom_camera(["clear", "dark", "bright"], seed=1), {})
+    other = take_snapshot(custom_camera(["clear", "bright", "bright"], seed=2), {})
     folders = [write_folder(each, tmp_path / name) for each, name in ((one, "a"), (other, "b"))]
     merged = merge(*map(read_folder, folders))
     assert merged.matches == [0, 2]
     pipeline = custom_pipeline()
-    put(merged.contents, pipeline)
+    load_snapshot(merged.snapshot, pipeline)
     assert pipeline.router.counts == [12, 6, 18]
     assert pipeline.guard.updates == {0: 12, 1: 6, 2: 18}
     assert one_step(pipeline, "bright")[0] == 2
-    assert nearest(merged.contents, 1)[0] == 0
+    assert nearest(merged.snapshot, 1)[0] == 0
 
 
 def test_a_class_that_is_not_loaded_is_named(monkeypatch, tmp_path):
-    contents = take(custom_camera(["clear", "dark"], seed=0), {})
+    snapshot = take_snapshot(custom_camera(["clear", "dark"], seed=0), {})
     monkeypatch.setattr(snapshot_module, "part_class", lambda name: None)
-    write_folder(contents, tmp_path / "saved")
+    write_folder(snapshot, tmp_path / "saved")
     with pytest.raises(ReservoirError, match="router BrightnessRouter of the reservoir is not"):
-        prune(contents, [1])
+        prune(snapshot, [1])
 
 
 def test_a_state_in_one_piece_is_loaded_but_not_divided():
     pipeline, other = (custom_pipeline(UndividedRouter) for _ in range(2))
     show(pipeline, ["clear", "dark"])
-    contents = take(pipeline, {})
-    put(contents, other)
+    snapshot = take_snapshot(pipeline, {})
+    load_snapshot(snapshot, other)
     assert other.router.means == pipeline.router.means
-    assert nearest(contents, 1) == (None, math.inf)
-    change = take(custom_pipeline(UndividedRouter), {})
-    for combine in (lambda: prune(contents, [1]), lambda: merge(contents, change)):
+    assert nearest(snapshot, 1) == (None, math.inf)
+    change = take_snapshot(custom_pipeline(UndividedRouter), {})
+    for combine in (lambda: prune(snapshot, [1]), lambda: merge(snapshot, change)):
         with pytest.raises(ReservoirError, match="router UndividedRouter can be neither merged"):
             combine()
 
@@ -182,7 +182,7 @@ def test_a_subclass_is_merged_as_its_base():
         router = OwnRouter(KMeansClustering(), k_max=6).fit(calibration())
         pipeline = ReservoirPipeline(make_method(), router, style)
         show(pipeline, ["clear", "dark"], seed)
-        return take(pipeline, {})
+        return take_snapshot(pipeline, {})
 
     assert merge(camera(1), camera(2)).matches == [0, 1]
 
@@ -195,7 +195,7 @@ def test_a_distance_that_is_not_registered_is_named():
         router = StyleRouter(KMeansClustering(distance=far), k_max=6).fit(calibration())
         pipeline = ReservoirPipeline(make_method(), router, style)
         show(pipeline, ["clear", "dark"], seed)
-        return take(pipeline, {})
+        return take_snapshot(pipeline, {})
 
     with pytest.raises(ReservoirError, match="unknown distance 'far'; valid: cosine"):
         merge(camera(1), camera(2))
@@ -209,7 +209,7 @@ def test_events_of_the_guard_follow_their_expert():
     for step, expert in enumerate((1, 3, 1, 2)):
         guard._events.append({"step": step, "expert": expert, "keep": 0.5})
     other = make_pipeline("oracle", care=True)
-    put(prune(take(pipeline, {}), [2]), other)
+    load_snapshot(prune(take_snapshot(pipeline, {}), [2]), other)
     assert [(e["step"], e["expert"]) for e in other.guard.report()["events"]] == [
         (0, 1),
         (1, 2),

@@ -9,7 +9,7 @@ from mmseg_reservoir.core import ReservoirPipeline, SingleModelPipeline
 from mmseg_reservoir.errors import ReservoirError
 from mmseg_reservoir.methods import CottaImages, Eata, Rotta, Sar, Tent
 from mmseg_reservoir.snapshot import load_reservoir, save_reservoir
-from mmseg_reservoir.snapshot.reservoir_snapshot import put, take
+from mmseg_reservoir.snapshot.reservoir_snapshot import load_snapshot, take_snapshot
 
 KINDS = ("style", "segment", "oracle")
 
@@ -93,14 +93,14 @@ def test_it_counts_images_visits_and_updates():
 def test_what_was_saved_does_not_change_when_the_pipeline_goes_on():
     pipeline, other = make_pipeline("segment", care=True), make_pipeline("segment", care=True)
     show(pipeline, ["clear", "dark"])
-    contents = take(pipeline, {})
-    before = [e.parameters.clone() for e in contents.experts]
-    moments = contents.experts[1].method["optimizer"]["exp_avg"].clone()
+    snapshot = take_snapshot(pipeline, {})
+    before = [e.parameters.clone() for e in snapshot.experts]
+    moments = snapshot.experts[1].method["optimizer"]["exp_avg"].clone()
     show(pipeline, ["dark", "clear"], seed=2)
-    put(contents, other)
+    load_snapshot(snapshot, other)
     show(other, ["dark"], seed=3)
-    assert all(map(torch.equal, before, [e.parameters for e in contents.experts]))
-    assert torch.equal(moments, contents.experts[1].method["optimizer"]["exp_avg"])
+    assert all(map(torch.equal, before, [e.parameters for e in snapshot.experts]))
+    assert torch.equal(moments, snapshot.experts[1].method["optimizer"]["exp_avg"])
 
 
 def changed_weights():
@@ -139,19 +139,19 @@ def test_too_little_room_is_refused():
     pipeline = make_pipeline("oracle")
     show(pipeline, ["clear", "dark"])
     with pytest.raises(ReservoirError, match=r"has 3 experts, .* for 2: set reservoir.k_max=6"):
-        put(take(pipeline, {}), make_pipeline("oracle", k_max=2))
+        load_snapshot(take_snapshot(pipeline, {}), make_pipeline("oracle", k_max=2))
 
 
 def test_a_pipeline_without_a_reservoir_has_nothing_to_save_and_no_room():
     single = SingleModelPipeline(make_method())
     with pytest.raises(ReservoirError, match="has no reservoir that could be saved"):
-        take(single, {})
+        take_snapshot(single, {})
     with pytest.raises(ReservoirError, match="has no room for the experts"):
-        put(take(make_pipeline(), {}), single)
+        load_snapshot(take_snapshot(make_pipeline(), {}), single)
 
 
 def test_a_router_that_was_not_fitted_cannot_be_saved():
     router = make_router("style")
     router.calibration = None
     with pytest.raises(ReservoirError, match="fit\\(\\) it first"):
-        take(ReservoirPipeline(make_method(Tent), router, style), {})
+        take_snapshot(ReservoirPipeline(make_method(Tent), router, style), {})

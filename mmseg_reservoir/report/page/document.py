@@ -45,11 +45,8 @@ def write_page(
 ) -> Path:
     """Write the page of some runs and return its path.
 
-    Args:
-        runs: One run, or several to compare.
-        path: File of the page.
-        warn: Receives one line about each part that is left out.
-        title: Title of the page. Defaults to the name of the run, or the number of runs.
+    ``warn`` receives one line about each part that is left out. The title defaults to the name of
+    the run, or the number of runs.
     """
     return write_text(path, render(runs, warn, title))
 
@@ -97,7 +94,6 @@ def _sections(runs: Sequence[ShownRun], by_domain: list[Chart]) -> list[Section]
 
 
 def _details(run: ShownRun) -> dict[str, Any]:
-    """Return the main facts about a run, and all of its options."""
     results = run.results
     reservoir = results["config"].get("reservoir") or {}
     preset = reservoir if isinstance(reservoir, str) else reservoir.get("preset", DEFAULT)

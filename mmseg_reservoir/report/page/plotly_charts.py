@@ -178,7 +178,6 @@ def _guard(run: ShownRun) -> list[Chart]:
 
 
 def _styles(run: ShownRun) -> list[Chart]:
-    """Return PCA and t-SNE of the run's styles; nothing if too few were stored."""
     if run.styles is None or len(run.styles.routes) < FEWEST_STYLES:
         return []
     maps: dict[str, Projection] = {"PCA of styles": "pca", "t-SNE of styles": "tsne"}

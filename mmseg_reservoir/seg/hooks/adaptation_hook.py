@@ -1,4 +1,4 @@
-"""The hook that makes a test run adapt."""
+"""The hook that adds adaptation to a test run."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from ..runner import FILE_ONLY
 from ..source_images import ConfigSource, context_of
 
 CONFIG_KEYS = ("method", "params", "statistics", "reservoir")
-"""The groups of a config that describe adaptation; :class:`RunBuilder` gets all of them."""
+"""The groups of a config that describe adaptation, for :class:`RunBuilder`."""
 
 
 @HOOKS.register_module()
 class AdaptationHook(Hook):
-    """Wraps the model at the start of a test, when its weights are loaded, and unwraps it after.
+    """Wraps the model after its weights are loaded, and unwraps it after the test.
 
-    What to build is in the config beside it: ``method``, ``params``, ``statistics``,
-    ``reservoir`` and ``source_images`` (see ``configs/_base_``). A wrapper named as the model
-    itself would come before the weights, and mmengine would not find the checkpoint's keys in it.
+    The config describes the adaptation: ``method``, ``params``, ``statistics``, ``reservoir`` and
+    ``source_images`` (see ``configs/_base_``). The wrapper cannot be the config's ``model``: then
+    mmengine would not find the checkpoint's keys in it.
 
     Args:
-        wrapper: The model that adapts, built by mmengine: ``AdaptiveSegmentor`` or a subclass.
-        reset_on_visit: Begin every visit with a new optimizer, as code does that runs one domain
-            after the other with an optimizer each. It shows the method when the domain changes,
-            which a deployed model does not know: for comparisons only.
-        method: Makes a method around the loaded model, instead of the config's
-            ``method``, ``params`` and ``statistics``.
-        router: A router that is ready made, instead of ``reservoir.router``.
-        encoder: A style encoder that is ready made, instead of ``reservoir.style``.
+        wrapper: Options of the wrapper. Defaults to ``AdaptiveSegmentor``; use a subclass of it.
+        reset_on_visit: Whether to begin every visit with a new optimizer, as code does that runs
+            each domain separately. Use it for comparisons only: it reveals when the domain
+            changes, which a deployed model does not know. Defaults to False.
+        method: Function from the loaded model to a method, which replaces the config's
+            ``method``, ``params`` and ``statistics``. Defaults to None.
+        router: Router object that replaces ``reservoir.router``. Defaults to None.
+        encoder: Style encoder that replaces ``reservoir.style``. Defaults to None.
     """
 
     priority = "VERY_HIGH"
@@ -66,12 +66,12 @@ class AdaptationHook(Hook):
         self.method = method
         self.ready = {"router": router, "style": encoder}
         self.plan: RunBuilder | None = None
-        """The plan of the run. Whoever has made it of the config already may set it."""
+        """The builder of the run. Set it if it was made from the config already."""
 
     def before_run(self, runner: Runner) -> None:
-        """Check all options, before weights are read."""
+        """Check all options before the weights are read."""
         has_ready = any(part is not None for part in self.ready.values())
-        # A seed that the config leaves open is drawn by the runner.
+        # The runner draws the seed if the config has none.
         if self.plan is None or self.plan.seed != runner.seed or has_ready:
             self.plan = make_plan(runner.cfg, runner.seed, self.ready)
 
@@ -81,12 +81,12 @@ class AdaptationHook(Hook):
                 "adaptation follows one stream and cannot be split over several processes: start "
                 "one process without a launcher"
             )
-        # Messages of the core (a skipped update, a constant image) go where the run's log goes.
+        # Write messages of the core (a skipped update, a constant image) to the run's log.
         logger = logging.getLogger("mmseg_reservoir")
         logger.handlers, logger.level = list(runner.logger.handlers), runner.logger.level
         model = runner.model.eval()  # mmengine has converted SyncBN: this is one process
         check_model(model, _first_inputs(runner, model))
-        # Another test of the same runner makes its own.
+        # Another test of the same runner makes another plan.
         plan, self.plan = self.plan or make_plan(runner.cfg, runner.seed, self.ready), None
         if self.method is not None:
             plan.replace(method=self.method(model))
@@ -109,17 +109,17 @@ class AdaptationHook(Hook):
         )
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Give an oracle the true domain."""
+        """Set the true domain, which oracle routers use."""
         visit = getattr(runner.test_loop, "visit", None)
         runner.model.domain = visit.domain if visit else None
 
     def before_test_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
-        """Renew the optimizers at the start of a visit, if that is asked for."""
+        """Reset the optimizers at the start of a visit, with ``reset_on_visit``."""
         if self.reset_on_visit and batch_idx == 0:
             runner.model.pipeline.reset_optimizers()
 
     def after_test(self, runner: Runner) -> None:
-        """Save the reservoir, and unwrap the model, so that another test starts again."""
+        """Save the reservoir, and unwrap the model for another test."""
         adaptive = runner.model
         if isinstance(adaptive.pipeline, ReservoirPipeline) and not adaptive.frozen:
             facts = {"options": adaptive.options, "checkpoint": runner.cfg.get("load_from")}
@@ -129,10 +129,9 @@ class AdaptationHook(Hook):
 
 
 def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) -> RunBuilder:
-    """Return the builder of a run, from its config.
+    """Return the builder of a run from its config.
 
-    Parts of the reservoir that are ready made, by the names of their options, take the place of
-    the config's.
+    Objects in ``ready``, by the names of the reservoir's options, replace the config's options.
     """
     options = {key: cfg[key] for key in CONFIG_KEYS if cfg.get(key) is not None}
     ready = {name: part for name, part in (ready or {}).items() if part is not None}
@@ -148,7 +147,6 @@ def make_plan(cfg: Config, seed: int, ready: Mapping[str, Any] | None = None) ->
 
 @torch.no_grad()
 def _first_inputs(runner: Runner, model: Any) -> Tensor:
-    """Return the first usable image of the stream, as the model gets it."""
     dataset = runner.test_loop.dataloader.dataset
     samples = (dataset[index] for index in range(len(dataset)))
     usable = next((one for one in samples if not isinstance(one, BadImage)), None)

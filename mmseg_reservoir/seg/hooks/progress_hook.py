@@ -19,10 +19,11 @@ from ..runner import log_to_file
 
 @HOOKS.register_module()
 class ProgressHook(Hook):
-    """Shows round, domain, expert, K, running mIoU and the time left.
+    """Shows round, domain, expert, number of experts K, running mIoU and the time left.
 
     Args:
-        interval: Seconds between plain lines within a visit, where the output is no terminal.
+        interval: Seconds between two lines of a visit, if the output is no terminal. Defaults
+            to 30.
         file: JSON file with the position in the stream, see `StreamProgress`. Defaults to None.
     """
 
@@ -34,7 +35,6 @@ class ProgressHook(Hook):
         self._progress: Any = None  # a StreamProgress while a test runs
 
     def before_test(self, runner: Runner) -> None:
-        """Start the clock and, on a terminal, the bar."""
         loop = runner.test_loop
         self._progress = StreamProgress(
             loop.total_images,
@@ -70,7 +70,6 @@ class ProgressHook(Hook):
         self._progress.end_visit(score)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the stream."""
         return self._progress.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -80,6 +79,6 @@ class ProgressHook(Hook):
         self._progress.stop()
 
     def after_abort(self, runner: Runner) -> None:
-        """Give the terminal back: `RecurringTestLoop` calls this if a run ends before its time."""
+        """Restore the terminal. `RecurringTestLoop` calls this if a run ends early."""
         if self._progress is not None:
             self._progress.stop()

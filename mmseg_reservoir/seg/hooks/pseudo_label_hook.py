@@ -1,4 +1,4 @@
-"""Pseudo-labels to look at: image | pseudo-label | ground truth | baseline."""
+"""Pictures of pseudo-labels: image | pseudo-label | ground truth | baseline."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _CAPTION_HEIGHT = 22
 class PseudoLabelHook(Hook):
     """Saves chosen frames below ``show_dir/round{r}/{domain}/``.
 
-    Each frame gives a panel ``{name}.png``, the labels over the image with a legend,
-    ``{name}_overlay.png``, and the bare train ids ``{name}_labelTrainIds.png``, so that a later run
-    can show them as its baseline. Where it is labeled, its true train ids are
-    ``{name}_groundTruth.png``.
+    - ``{name}.png``: the panel
+    - ``{name}_overlay.png``: the predicted labels over the image, with a legend
+    - ``{name}_labelTrainIds.png``: the predicted train ids, which a later run can show as baseline
+    - ``{name}_groundTruth.png``: the true train ids, if the frame is labeled
 
     Args:
-        show_dir: Where the pictures go.
-        frames: Positions within a visit (0 is the first image), how many evenly spaced ones, or
-            ``"all"``.
-        rounds: Only these rounds; None for all.
-        baseline: None, ``"source"`` (the model before adaptation), or the ``show_dir`` of
-            another run with the same frames.
-        max_width: Maximum width of each picture in a panel.
+        show_dir: Folder of the pictures.
+        frames: Positions within a visit, a number of evenly spaced frames, or ``"all"``. Defaults
+            to ``(0,)``, the first image.
+        rounds: Rounds to save. Defaults to None, all rounds.
+        baseline: ``"source"`` (the model before adaptation), or the ``show_dir`` of another run
+            with the same frames. Defaults to None, no baseline.
+        max_width: Maximum width of each picture in a panel, in pixels. Defaults to 640.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class PseudoLabelHook(Hook):
         self.rounds = None if rounds is None else frozenset(rounds)
         self.baseline = baseline
         self.max_width = max_width
-        self._next = 0  # frame of the visit
+        self._next = 0  # position in the visit
 
     def state_dict(self) -> dict[str, int]:
-        """Which frame of the visit comes next."""
+        """Return the position of the next frame in the visit."""
         return {"next": self._next}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self._next = state["next"]
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Count from the first frame of the visit, unless a resumed run is inside it."""
+        """Count from the first frame of the visit, except in a visit that is resumed."""
         if not getattr(runner.test_loop, "batches_done", 0):
             self._next = 0
         count = len(runner.test_loop.dataloader.dataset)
@@ -115,7 +115,7 @@ class PseudoLabelHook(Hook):
     def _baseline(self, runner: Runner, data: dict, file: Path) -> np.ndarray:
         if self.baseline == "source":
             return runner.model.source_label(data).cpu().numpy()
-        assert self.baseline is not None  # else there is no such picture
+        assert self.baseline is not None  # callers need a folder as baseline
         path = Path(self.baseline) / file
         label = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
         if label is None:
@@ -127,7 +127,7 @@ class PseudoLabelHook(Hook):
 
 
 def panel(pictures: dict[str, np.ndarray], max_width: int) -> np.ndarray:
-    """Put pictures (BGR) side by side, each below its caption."""
+    """Return the pictures (BGR) side by side, each below its caption."""
     height, width = next(iter(pictures.values())).shape[:2]
     size = (min(width, max_width), round(height * min(1, max_width / width)))
     columns = []

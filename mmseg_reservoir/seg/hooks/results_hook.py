@@ -22,11 +22,11 @@ from ..metric import VisitIoUMetric
 
 @HOOKS.register_module()
 class ResultsHook(Hook):
-    """Records every visit and every route of a recurring test.
+    """Records scores and routes of a recurring test.
 
-    The files are rewritten after each visit. Of frames without labels, which cannot be scored,
-    the predicted train ids go to ``predictions/round{r}/{domain}`` in the work directory. Scalars
-    also go to mmengine's visualizer, hence to TensorBoard or W&B where a config asks for them.
+    The files are rewritten after each visit. Frames without labels cannot be scored, so their
+    predicted train ids are written to ``predictions/round{r}/{domain}`` in the work directory.
+    mmengine's visualizer gets all scalars, for example for TensorBoard or W&B.
     """
 
     priority = "LOW"
@@ -38,10 +38,10 @@ class ResultsHook(Hook):
         settings = {
             **about_pipeline(pipeline),
             "seed": runner.seed,
-            # Absolute: the record may be read from another folder than it was made in.
+            # Absolute, because the record may be read from another folder.
             "config_file": runner.cfg.filename and str(Path(runner.cfg.filename).resolve()),
             "data": {name: describe_loader(loader) for name, loader in loop.loaders.items()},
-            # In the words of the streams of classification.
+            # With the same keys as the streams of classification.
             "stream": {
                 "kind": "recurring",
                 "domains": list(loop.loaders),
@@ -59,29 +59,22 @@ class ResultsHook(Hook):
     def after_test_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None
     ) -> None:
-        """Note where each image went."""
         visit = runner.test_loop.visit
         images = [sample.img_path for sample in outputs]
         outcome = outputs[0].get("outcome", NOT_ADAPTING)
         self.record.add_images(visit.round, visit.domain, images, outcome)
         for sample in outputs:
             if "gt_sem_seg" not in sample:
-                names = self._names_in(visit.domain, runner.test_loop.dataloader.dataset)
-                name = names.get(sample.img_path, Path(sample.img_path).stem)
-                self._keep(sample, Path(f"round{visit.round}") / visit.domain / name)
-
-    def _names_in(self, domain: str, dataset: Any) -> dict[str, str]:
-        if domain not in self._label_names:
-            self._label_names[domain] = label_names(dataset)
-        return self._label_names[domain]
-
-    def _keep(self, sample: Any, name: Path) -> None:
-        label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
-        file = name.with_name(f"{name.name}_labelTrainIds.png")
-        write_image(self.record.folder / "predictions" / file, label)
+                if visit.domain not in self._label_names:
+                    names = label_names(runner.test_loop.dataloader.dataset)
+                    self._label_names[visit.domain] = names
+                path = sample.img_path
+                name = self._label_names[visit.domain].get(path, Path(path).stem)
+                folder = self.record.folder / "predictions" / f"round{visit.round}" / visit.domain
+                label = sample.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
+                write_image(folder / f"{name}_labelTrainIds.png", label)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float]) -> None:
-        """Note the scores of a visit and write the files."""
         current = runner.test_loop.visit
         exact = [m for m in runner.test_loop.evaluator.metrics if isinstance(m, VisitIoUMetric)]
         others = {name: value for name, value in metrics.items() if name != "mIoU"}
@@ -104,14 +97,12 @@ class ResultsHook(Hook):
         self.record.write()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the record so far."""
         return self.record.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.record.load_state_dict(state)
 
     def after_test(self, runner: Runner) -> None:
-        """Finish the record and print the tables."""
         counted = {} if self._pipeline is None else self._pipeline.report()
         counts = {} if self._pipeline is None else self._pipeline.method.counts
         skipped = getattr(runner.test_loop, "skipped", [])
@@ -124,7 +115,7 @@ class ResultsHook(Hook):
 
 
 def _config(runner: Runner) -> dict[str, Any]:
-    """Return all options but how the run was started: a resumed run is the same run."""
+    """Return all options except those that differ when the same run is resumed."""
     config = runner.cfg.to_dict()
     for hook in config.get("custom_hooks") or []:
         if hook["type"] == "ResumeHook":

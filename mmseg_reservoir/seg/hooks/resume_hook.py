@@ -1,4 +1,4 @@
-"""Resume a test that was killed."""
+"""Resume a test run that was killed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from ..loop import RecurringTestLoop
 
 @HOOKS.register_module()
 class ResumeHook(Hook):
-    """Saves all that the next step depends on, so that a run killed at any moment can resume.
+    """Saves the state of a run, so that it can be resumed after it was killed.
 
-    The state is that of the pipeline (experts, optimizers, router, guard, ...), of the loop (where
-    the stream is, the scores of the visit so far), of the random generators, and of every hook that
-    has a ``state_dict`` and a ``load_state_dict``. It is saved at the start, at the end of every
-    visit, every so often in between, and on Ctrl-C or SIGTERM.
+    The state covers the pipeline (experts, optimizers, router, guard, ...), the loop (position in
+    the stream, scores of the visit so far), the random generators, and every hook with a
+    ``state_dict`` and a ``load_state_dict``. It is saved at the start, at the end of every visit,
+    at intervals in between, and on Ctrl-C or SIGTERM.
 
     Args:
         resume: ``"auto"`` resumes from the newest state in the work directory, or starts at the
             first image if there is no state. A path resumes from that file. Defaults to None.
-        overwrite: Begin although the work directory holds results, which are removed.
-        minutes: Time between two states; None for any.
-        images: Images between two states; None for any.
-        keep_mb: When a run is complete its last state is kept if it has at most so many megabytes.
+        overwrite: Whether to remove existing results from the work directory. Defaults to False.
+        minutes: Minutes between two states; None for no such interval. Defaults to 10.
+        images: Number of images between two states. Defaults to None, no such interval.
+        keep_mb: Largest size in megabytes at which the last state of a complete run is kept.
+            Defaults to 500.
     """
 
     priority = "LOWEST"  # all other hooks have seen a batch when its state is saved
@@ -44,22 +45,18 @@ class ResumeHook(Hook):
         images: int | None = None,
         keep_mb: float = 500.0,
     ) -> None:
-        self.options: dict[str, Any] = {
-            "resume": resume,
-            "overwrite": overwrite,
-            "minutes": minutes,
-        }
-        self.options |= {"images": images, "keep_mb": keep_mb}
+        self.options: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
+        self.options |= {"minutes": minutes, "images": images, "keep_mb": keep_mb}
 
     def before_run(self, runner: Runner) -> None:
-        """Take possession of the work directory, before anything is computed."""
+        """Check and lock the work directory before anything is computed."""
         if not isinstance(runner.test_loop, RecurringTestLoop):
             raise ReservoirError("ResumeHook saves tests by test_cfg.type='RecurringTestLoop' only")
         self._saver = RunSaver(runner.work_dir, **self.options, report=runner.logger.info)
         runner.test_loop.closing.enter_context(self._saver)
 
     def before_test(self, runner: Runner) -> None:
-        """Restore what was saved, now that everything is built; or save the start."""
+        """Restore the saved state; without one, save the initial state."""
         record = runner.test_loop.record
         if record is None:
             raise ReservoirError(
@@ -105,5 +102,5 @@ class ResumeHook(Hook):
 
 
 def _hooks_with_state(runner: Runner) -> dict[str, Any]:
-    """Return the hooks with a state by the name of their class; a run has one of each."""
+    """Return the hooks that have a state, by the name of their class."""
     return {type(hook).__name__: hook for hook in runner.hooks if hasattr(hook, "state_dict")}

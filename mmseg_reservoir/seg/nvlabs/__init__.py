@@ -1,1 +1,1 @@
-"""NVlabs' SegFormer, from which every published number on ACDC comes."""
+"""NVlabs' SegFormer, the source model of all published results on ACDC."""

@@ -1,4 +1,4 @@
-"""From the names and shapes of NVlabs' SegFormer checkpoints to those of our models.
+"""Convert NVlabs' SegFormer checkpoints to the names and shapes of our models.
 
 Pure functions on dictionaries of tensors; ``reservoir convert`` reads and writes files.
 """
@@ -17,7 +17,7 @@ from ...io.checkpoints import find_misfits, find_weights
 
 Shape = tuple[int, ...]
 
-# Where the parts of a transformer block went. NVlabs' Linears of the MLP are 1x1 convolutions here.
+# New names in a transformer block. NVlabs' linear layers of the MLP are 1x1 convolutions here.
 _BLOCK = {
     "norm1": "norm1",
     "attn.in_proj": "attn.attn.in_proj",
@@ -33,8 +33,8 @@ _STAGE = {"patch_embed.proj": "0.projection", "patch_embed.norm": "0.norm", "nor
 _HEAD = {"linear_fuse.conv": "fuse.conv", "linear_fuse.bn": "fuse.bn", "linear_pred": "conv_seg"}
 _BECOME_CONVOLUTIONS = re.compile(r"\.mlp\.fc[12]\.weight$|\.linear_c\d\.proj\.weight$")
 
-# In the files, but not in the forward pass: the unused classifier of mmseg's base class, and the
-# classifier of the ImageNet pre-training.
+# Tensors that the forward pass does not use: the classifier of mmseg's base class, and that of the
+# ImageNet pre-training.
 _UNUSED = re.compile(r"decode_head\.conv_seg\.|(backbone\.)?head\.")
 
 _SIZES = {
@@ -48,7 +48,7 @@ _SIZES = {
 
 
 class Converted(NamedTuple):
-    """Weights under new names, and the old names that were left out on purpose."""
+    """Weights under new names, and the old names of unused tensors, which are left out."""
 
     weights: dict[str, Tensor]
     dropped: list[str]
@@ -61,7 +61,7 @@ def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:
-    """Return names and colors of the classes, where the checkpoint has them, by MMEngine's keys."""
+    """Return names and colors of the classes by MMEngine's keys, if the checkpoint has them."""
     meta = checkpoint.get("meta") or {}
     saved = {key.lower(): meta[key] for key in ("CLASSES", "PALETTE") if meta.get(key) is not None}
     saved |= meta.get("dataset_meta") or {}
@@ -73,11 +73,7 @@ def dataset_meta(checkpoint: Mapping[str, Any]) -> dict[str, list]:
 
 
 def detect_layout(names: Iterable[str]) -> str:
-    """``"nvlabs"`` or ``"mmseg0"`` (mmseg's own names, the same in its versions 0 and 1).
-
-    Raises:
-        ReservoirError: If the names are of neither, or of a backbone alone.
-    """
+    """Return ``"nvlabs"`` or ``"mmseg0"`` (mmseg's names, the same in its versions 0 and 1)."""
     names = list(names)
 
     def any_starts(*prefixes: str) -> bool:
@@ -104,8 +100,7 @@ def detect_layout(names: Iterable[str]) -> str:
 def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
     """Rename and reshape NVlabs' tensors for ``configs/_base_/models/segformer_mit-b5_nvlabs.py``.
 
-    Raises:
-        ReservoirError: If there is a tensor without a place in that model.
+    A tensor that this model does not have is an error.
     """
     dropped = [name for name in weights if _UNUSED.match(name)]
     used = {name: tensor for name, tensor in weights.items() if name not in dropped}
@@ -114,10 +109,9 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
         new = _new_name(name)
         if new is None:
             unknown.append(name)
-        elif _BECOME_CONVOLUTIONS.search(name):
-            converted[new] = tensor[:, :, None, None]
         else:
-            converted[new] = tensor
+            is_convolution = _BECOME_CONVOLUTIONS.search(name)
+            converted[new] = tensor[:, :, None, None] if is_convolution else tensor
     if unknown:
         raise ReservoirError(
             f"{len(unknown)} of the checkpoint's {len(weights)} tensors have no place in NVlabs' "
@@ -127,12 +121,7 @@ def convert_nvlabs(weights: Mapping[str, Tensor]) -> Converted:
 
 
 def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> None:
-    """Check that weights fit a model exactly: no missing or additional tensor, no other shape.
-
-    Args:
-        weights: The weights.
-        expected: Name and shape of the model's tensors.
-    """
+    """Check that the weights have exactly the tensors of a model, in the same shapes."""
     saved = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if _size(saved) != _size(expected):
         raise ReservoirError(
@@ -149,9 +138,9 @@ def check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Shape]) -> N
 
 
 def _with_packed_attention(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Stack q above kv, with rows k and then v, as torch's MultiheadAttention has them.
+    """Return the weights with q and kv stacked, as in torch's MultiheadAttention.
 
-    A q or kv without the other keeps its name, for which there is no place.
+    A q without kv, or the reverse, keeps its name, which :func:`convert_nvlabs` refuses.
     """
     packed = dict(weights)
     for name in weights:
@@ -167,7 +156,7 @@ def _new_name(name: str) -> str | None:
     module, _, kind = name.rpartition(".")
     if match := re.fullmatch(r"backbone\.block([1-4])\.(\d+)\.(.+)", module):
         stage, block, part = match.groups()
-        # The packed projection is no module: its tensors are in_proj_weight and in_proj_bias.
+        # The packed projection is not a module: its tensors are in_proj_weight and in_proj_bias.
         join = "_" if part == "attn.in_proj" else "."
         prefix = f"backbone.layers.{int(stage) - 1}.1.{block}."
         return f"{prefix}{_BLOCK[part]}{join}{kind}" if part in _BLOCK else None

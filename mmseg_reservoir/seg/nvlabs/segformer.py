@@ -1,4 +1,4 @@
-"""NVlabs' SegFormer where its weights need another model than mmseg's: epsilons, and the head."""
+"""The parts of NVlabs' SegFormer that differ from mmseg's: two epsilons, and the head."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torch import Tensor, nn
 class NVlabsMixVisionTransformer(MixVisionTransformer):
     """mmseg's MiT with two epsilons instead of one.
 
-    mmseg gives ``norm_cfg`` to all norms. NVlabs use 1e-6 in the blocks and at the end of a stage,
-    but torch's default, 1e-5, after each patch embedding and on the spatially reduced keys.
+    mmseg uses ``norm_cfg`` for all norms. NVlabs use 1e-6 in the blocks and at the end of a stage,
+    but 1e-5, torch's default, after each patch embedding and on the spatially reduced keys.
 
     Args:
-        *args: As in mmseg.
-        embed_norm_eps: Epsilon of the norms behind a strided convolution: those of the patch
-            embeddings and of the reduced keys. ``norm_cfg`` is for the others.
-        **kwargs: As in mmseg.
+        *args: Arguments of mmseg's MiT.
+        embed_norm_eps: Epsilon of the norms of patch embeddings and reduced keys. ``norm_cfg``
+            sets that of the others.
+        **kwargs: Options of mmseg's MiT.
     """
 
     def __init__(self, *args: Any, embed_norm_eps: float = 1e-5, **kwargs: Any) -> None:
@@ -40,13 +40,13 @@ class NVlabsMixVisionTransformer(MixVisionTransformer):
 class NVlabsSegformerHead(BaseDecodeHead):
     """The all-MLP head of SegFormer (https://arxiv.org/abs/2105.15203) as NVlabs trained it.
 
-    Each feature map is projected linearly and resized to the first, then all are fused by a
-    1x1 convolution with batch norm and ReLU. mmseg's head instead has batch norm and ReLU behind
-    every projection, 256 channels for all sizes, and joins the maps in the opposite order.
+    Each feature map is projected linearly and resized to the first. A 1x1 convolution with batch
+    norm and ReLU fuses them. mmseg's head differs: it has batch norm and ReLU after every
+    projection, 256 channels for all sizes, and the opposite order of the maps.
 
     Args:
-        channels: Width of the projections and of the fusion; NVlabs take 768 from B2 to B5.
-        **kwargs: As in mmseg's ``BaseDecodeHead``; ``in_channels`` from fine to coarse.
+        channels: Width of the projections and of the fusion; NVlabs use 768 from B2 to B5.
+        **kwargs: Options of mmseg's ``BaseDecodeHead``, with ``in_channels`` from fine to coarse.
     """
 
     def __init__(self, channels: int = 768, **kwargs: Any) -> None:
@@ -68,5 +68,5 @@ class NVlabsSegformerHead(BaseDecodeHead):
             resize(x, first.shape[2:], mode="bilinear", align_corners=self.align_corners)
             for x in others
         ]
-        # From coarse to fine: the order of the input channels of NVlabs' fusion weights.
+        # From coarse to fine, as the input channels of NVlabs' fusion weights.
         return self.cls_seg(self.fuse(torch.cat([*reversed(others), first], dim=1)))
