@@ -91,7 +91,8 @@ def _open(args: argparse.Namespace) -> FootageRun:
         cfg_options=args.cfg_options,
         **adaptation,
     )
-    constant = ("model", "start_from", "size", "seed", "no_adapt")
+    constant = ("model", "start_from", "size", "seed", "no_adapt", "every")
+    constant += ("labels", "min_confidence", "confidence")  # or a folder would mix two kinds
     identity = {name: getattr(args, name) for name in constant}
     if not is_address(inputs):  # one may hold a password; the stream has its name
         identity["input"] = inputs

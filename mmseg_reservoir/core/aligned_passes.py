@@ -1,4 +1,4 @@
-"""Forward passes of a model with features that are corrected by the moments of a domain."""
+"""Forward passes with features that are corrected by the moments of a domain."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .moments import Reference, average_moments, channel_moments, norm_layers
 
 Forward = Callable[[Tensor], Tensor]
 INPUT = "input"
-"""The name of the input channels among the layers."""
+"""Layer name of the input channels."""
 
 
 class AlignedPasses:
-    """Measures and corrects the output of normalization layers during forward passes.
+    """Hooks that measure and correct the output of normalization layers in forward passes.
 
-    Outside its contexts the model is the plain one.
+    Outside of the contexts of this class the model is unchanged.
 
     Args:
-        correction: The rule from moments to the correction.
-        layers: ``"norms"``, ``"input"`` or ``"both"``.
+        correction: Rule from moments to the correction.
+        layers: Layers to correct: ``"norms"``, ``"input"`` or ``"both"``.
     """
 
     def __init__(self, correction: Correction, layers: str) -> None:
@@ -48,7 +48,7 @@ class AlignedPasses:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Measure the reference by the forward passes of this context, those of source images."""
+        """Measure the reference in this context's forward passes, which are of source images."""
         self._mode, self._seen = "measure", {}
         try:
             yield
@@ -59,7 +59,7 @@ class AlignedPasses:
 
     @contextmanager
     def _by(self, domain: DomainMoments | None, batch: Tensor | None = None) -> Iterator[None]:
-        """Align forward passes by some moments; None leaves the model plain."""
+        """Align forward passes by a domain's moments; None leaves the model unchanged."""
         self._mode, self._batch, self._current = "off" if domain is None else "align", batch, domain
         try:
             yield
@@ -70,7 +70,7 @@ class AlignedPasses:
     def _observing(
         self, domain: DomainMoments | None, batch: Tensor
     ) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
-        """Align by some moments without learning; yield what is measured, by layer."""
+        """Align by a domain's moments without learning; yield the measured moments by layer."""
         self._mode, self._batch, self._current, self._seen = "wait", batch, domain, {}
         try:
             yield self._seen
@@ -78,7 +78,7 @@ class AlignedPasses:
             self._mode, self._batch, self._current, self._seen = "off", None, None, {}
 
     def _forward(self, forward: Forward, inputs: Tensor) -> Tensor:
-        """Run the model; the first pass over the batch of a step is the one that is learned."""
+        """Run the model; only the first pass over the batch moves the domain's moments."""
         learns = self._mode == "align" and inputs is self._batch
         if learns:
             assert self._current is not None
@@ -99,12 +99,12 @@ class AlignedPasses:
         return None if self._mode == "off" else self._corrected(name, output, _axis(module, output))
 
     def _corrected(self, name: str, output: Tensor, axis: int) -> Tensor:
-        """Return an output with the moments that an expert gives it."""
+        """Return an output after the correction of the current domain."""
         if self._mode == "off":
             return output
         domain = self._current
         corrects = domain is not None and self._is_within_reach(name, domain)
-        # Beyond the reach nothing is measured either: the trial of a larger one does.
+        # Layers beyond the reach are not learned: the trial of a larger reach measures them.
         if self._mode in ("measure", "wait") or (self._mode == "learn" and corrects):
             self._seen.setdefault(name, []).append(channel_moments(output, axis))
         if domain is None or not corrects:

@@ -1,9 +1,9 @@
 """Alignment: each expert corrects the feature moments of its domain towards those of the source.
 
-A forward pass is all that it needs; :mod:`.correction` has the equations. The moments are measured
-in the pass that they are used in, so deeper layers see corrected inputs. How deep to go depends on
-the network: each expert finds its ``reach`` by trials (:class:`.DomainMoments`). The correction is
-affine per channel, so it can be folded into the layer's weight and bias.
+It only needs forward passes; :mod:`.correction` has the equations. A pass measures and corrects one
+layer after another, so deeper layers see corrected inputs. The best depth depends on the network,
+so each expert finds its ``reach`` by trials (:class:`.DomainMoments`). The correction is affine
+per channel and can be folded into the layer's weight and bias.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .moments import Reference, average_moments, channels_of, norm_layers
 from .reservoir_part import ReservoirPart, State, events_by_expert, padded
 from .state import copied_to
 
-_SURE = 0.15  # worth of one nat of entropy, in units of mirror agreement
-_EVENTS = 1000  # that are remembered
-_COUNTS = ("images", "batches")  # of a domain's moments
+_SURE = 0.15  # weight of a nat of entropy against a mirror agreement of 1
+_EVENTS = 1000  # the largest number of stored events
+_COUNTS = ("images", "batches")  # the counts of a domain's moments
 _logger = logging.getLogger(__name__)
 
 
 @register("alignment", "moments")
 class Alignment(AlignedPasses, ReservoirPart):
-    """Corrects the moments of normalization layers, each expert by those of its domain.
+    """Correction of the outputs of normalization layers, for each expert by its domain's moments.
 
-    Expert 0, the source's, is never aligned. Outside :meth:`expert` the model is the plain one.
+    Expert 0, the source's, is never aligned. Outside :meth:`expert` the model is unchanged.
 
     Args:
         kappa: Evidence at which a layer takes half of its largest strength. Defaults to 2.
@@ -65,12 +65,12 @@ class Alignment(AlignedPasses, ReservoirPart):
         self.window = window
         self.domains: list[DomainMoments | None] = [None]  # by expert; None is not aligned
         self.events: list[dict[str, Any]] = []
-        self._pending: list[tuple[Tensor, Tensor, int]] = []  # of batches that fit no expert yet
+        self._pending: list[tuple[Tensor, Tensor, int]] = []  # moments of unfit batches
 
     def take_reference(self, model: nn.Module, saved: Mapping[str, Any] | None) -> None:
-        """Take a saved reference of this model, or that of its BatchNorm layers.
+        """Set the reference from saved moments of this model, or from its BatchNorm layers.
 
-        Without either the stream runs without alignment, with a warning.
+        Without either, log a warning and disable alignment.
         """
         layers = {name: channels_of(module) for name, module in norm_layers(model).items()}
         if not layers and self.layers != INPUT:
@@ -92,11 +92,11 @@ class Alignment(AlignedPasses, ReservoirPart):
         self.reference = reference
 
     def add(self, parent: int) -> None:
-        """Open the domain of a new expert by the images that fitted none.
+        """Open the domain of a new expert, from the moments of images that fitted none.
 
         Args:
-            parent: The expert of the domain before. The new one starts from its moments if no
-                image waits.
+            parent: Index of the previous domain's expert. Its moments are the start if there are no
+                such images.
         """
         pending, self._pending = self._pending, []
         self.domains.append(None)
@@ -121,16 +121,16 @@ class Alignment(AlignedPasses, ReservoirPart):
         """Align forward passes by the moments of an expert.
 
         Args:
-            index: The expert.
-            batch: The images to learn from: the first pass over exactly these moves the moments.
-                None only predicts.
+            index: Index of the expert.
+            batch: Images to learn from: the first pass over this tensor moves the moments. Defaults
+                to None, no learning.
         """
         with self._by(self.domains[index], batch):
             yield
 
     @contextmanager
     def waiting(self, batch: Tensor, index: int) -> Iterator[None]:
-        """Predict images that fit no expert: their moments wait until a domain is opened."""
+        """Align the prediction of images that fit no expert; store their moments for a new one."""
         if self.reference is None:
             yield
             return
@@ -144,14 +144,14 @@ class Alignment(AlignedPasses, ReservoirPart):
                 del self._pending[: -self.window]
 
     def settle(self, index: int, images: int) -> None:
-        """Count images that an expert has learned from; drop those that wait for a domain."""
+        """Count images that an expert has learned from; drop the stored moments of unfit images."""
         self._pending = []
         domain = self.domains[index]
         if domain is not None:
             domain.count(images)
 
     def is_due(self, index: int) -> bool:
-        """Return whether an expert tries another reach at its current batch."""
+        """Return whether an expert tries another reach on its current batch."""
         domain = self.domains[index]
         if domain is None or self.correction.reach is not None:
             return False
@@ -159,11 +159,11 @@ class Alignment(AlignedPasses, ReservoirPart):
 
     @torch.no_grad()
     def try_reach(self, index: int, forward: Forward, inputs: Tensor) -> int:
-        """Let the trial of an expert learn from a batch; judge and end the trial when it is due.
+        """Continue the trial of an expert with a batch; judge it after its first batches.
 
         Args:
-            index: The expert.
-            forward: The model with the expert's parameters, as :meth:`attach` returned it.
+            index: Index of the expert.
+            forward: Function that :meth:`attach` returned, with the expert's parameters loaded.
             inputs: The batch.
 
         Returns:
@@ -202,7 +202,7 @@ class Alignment(AlignedPasses, ReservoirPart):
         return {**asdict(self.correction), "layers": self.layers}
 
     def corrections(self, index: int) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return gain and shift by layer, of the layers that an expert corrects."""
+        """Return gain and shift of each layer that an expert corrects, by name."""
         domain = self.domains[index]
         if domain is None or self.reference is None:
             return {}
@@ -210,7 +210,7 @@ class Alignment(AlignedPasses, ReservoirPart):
         return {name: self.correction.of(self.reference, domain, name) for name in names}
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        """Return ``reach`` of an aligned expert, and the images that it is ``aligned`` by."""
+        """Return ``reach`` and ``aligned``, the number of images; empty without alignment."""
         domain = self.domains[index]
         if domain is None or self.reference is None:
             return {}

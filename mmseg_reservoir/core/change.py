@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def read_flags(flags: Mapping[str, Tensor]) -> dict[str, bool]:
-    """Return flags of one device in one transfer: each makes the host wait for the device."""
+    """Return flags of one device in one transfer, since each makes the host wait."""
     return dict(zip(flags, torch.stack([*flags.values()]).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
 class Change:
-    """How the values of an expert differ from what they were, and from the source's.
+    """The effect of an update on the values of an expert.
 
     Args:
         moved: Whether any value changed.

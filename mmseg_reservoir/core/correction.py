@@ -1,4 +1,4 @@
-"""How an expert corrects the features of its domain towards the source's.
+"""The correction of a domain's features towards the source's.
 
 At the output of a normalization layer, per channel, let ``m`` and ``v`` be mean and log-variance of
 the source (the *reference*), ``m_d`` and ``v_d`` those of the expert's domain. The expert replaces
@@ -6,8 +6,8 @@ the output ``y`` by
 
     (y - m_d) exp(-b (v_d - v) / 2) + m_d - a (m_d - m)
 
-which moves the moments of the domain towards the reference, by the fractions ``a`` and ``b`` of the
-way. Both follow from evidence and depth:
+which moves the moments of the domain towards the reference by the fractions ``a``, ``b``. Both
+depend on evidence and depth:
 
     a = w r / (r + kappa),    w = max(0, 1 - p / reach)
 
@@ -16,9 +16,9 @@ between source images, ``p`` in [0, 1) the position of the layer among all layer
 by the log-variances. Early layers encode how an image looks, deep ones also what it shows, which
 must not be aligned away.
 
-The moments lean on the source: ``m_d`` is the reference, moved ``n / (n + prior)`` of the way to
-the average of the domain's ``n`` images, of which at most ``window`` count. Full trust is too much
-on real frames, since their content differs between domains, too.
+The moments are regularized towards the source: ``m_d = m + n / (n + prior) (average - m)``, with
+the average over the domain's ``n`` images, of which at most ``window`` count. Without this, frames
+would be overcorrected, since their content differs between domains, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LARGEST_STEP = 3.0  # of a log-variance, so that no gain is beyond exp(1.5)
 def folded(
     weight: Tensor | None, bias: Tensor | None, gain: Tensor, shift: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a layer that gives the corrected output by itself."""
+    """Return the weight and bias with which a layer returns the corrected output."""
     weight = gain.clone() if weight is None else weight * gain.to(weight)
     bias = shift.clone() if bias is None else bias * gain.to(bias) + shift.to(bias)
     return weight, bias
@@ -50,9 +50,9 @@ class Correction:
     """The rule from a domain's moments to gain and shift of every channel.
 
     Args:
-        kappa: Evidence at which a layer takes half of its largest strength.
-        reach: Depth, as a fraction of the layers, at which the strength has fallen to 0; None for
-            that of the domain.
+        kappa: Evidence at which a layer has half of its largest strength.
+        reach: Depth at which the strength is 0, as a fraction of the layers; None for the
+            domain's.
         strength: Fixed strength of every layer within reach; None for the one by evidence.
         window: Largest number of images that the domain's moments count for.
         prior: Number of images that the reference counts for.
@@ -65,7 +65,7 @@ class Correction:
     prior: Natural
 
     def reach_of(self, domain: DomainMoments) -> float:
-        """Return the depth at which the strength has fallen to 0."""
+        """Return the depth at which the strength is 0, as a fraction of the layers."""
         return domain.reach if self.reach is None else self.reach
 
     def layers(self, reference: Reference, domain: DomainMoments) -> list[str]:
@@ -88,7 +88,7 @@ class Correction:
             reference: The moments of the source.
             domain: The moments of the domain.
             name: The layer.
-            images: Number of images that the domain has learned from and not counted yet.
+            images: Number of images in the moments that are not counted yet. Defaults to 0.
         """
         offsets = self._offsets(reference, domain, name, images)
         a, b = self._strengths(reference, domain, name, offsets)

@@ -1,4 +1,4 @@
-"""The feature moments of one expert's domain, and how deep they are used."""
+"""The feature moments of one expert's domain, and the depth of their use."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ import torch
 from torch import Tensor
 
 REACHES = (0.0, 0.25, 0.5, 1.0, 2.0)
-"""What an expert chooses its reach from. 0: no alignment. 2: half strength at the last layer."""
+"""Levels of the reach. 0: no alignment. 2: half strength at the last layer."""
 SETTLE = 8
-"""Batches of a trial before its moments describe its own reach."""
+"""Batches of a trial before it is judged, in which its moments adapt to its reach."""
 PROBES = 4
-"""Batches of a trial that it is judged by."""
+"""Batches on which a trial is judged."""
 _START = REACHES.index(0.5)
-_FIRST_TRIAL = 10  # batches of an expert before it tries another reach
+_FIRST_TRIAL = 10  # batches of an expert before its first trial
 _AGAIN = 1000  # batches after which all reaches may be tried again
-_TRIAL_WINDOW = 5  # batches that the moments of a trial remember, so that they settle in time
-_HARM = 0.03  # least gain of a smaller reach, so that none is taken by chance
+_TRIAL_WINDOW = 5  # window of a trial's moments in batches, short so that they adapt in time
+_HARM = 0.03  # smallest gain of a smaller reach, so that chance does not decide
 
 
 @dataclass
 class DomainMoments:
-    """The moments of one expert's domain, and how deep they are used.
+    """The moments of one expert's domain, and the depth of their use.
 
     An expert starts with a reach of 0.5. From its tenth batch on it tries the next larger reach,
-    and, if that is refused, the next smaller one. A trial has its own moments, since those of deep
-    layers depend on the correction of earlier ones. It learns them for eight batches. The next four
-    batches decide, by how much more often pixels keep their label in the mirrored image, plus 0.15
-    times the decrease of entropy in nats. Predictions are never those of a trial.
+    and, if that is refused, the next smaller one. A trial has separate moments, since those of deep
+    layers depend on the correction of earlier ones. It learns them for eight batches. Four more
+    batches decide by its gain: the increase in the share of pixels that keep their label in the
+    mirror image, plus 0.15 times the decrease in entropy (nats). A trial never changes predictions.
 
     Args:
         mean: Mean of every channel, averaged over images.
         logvar: Log-variance of every channel, averaged over images.
-        images: Number of images that were learned from.
-        batches: Number of batches that they came in.
-        level: Index of the reach in ``REACHES``.
-        refused: Levels that were tried and refused.
-        gains: Results of the judged batches, of a trial.
-        trial: Moments of another reach, while one is tried.
-        window: Number of batches that the moments of a trial remember; else 0, for the window of
-            the alignment.
+        images: Number of images learned from.
+        batches: Number of batches learned from.
+        level: Index of the reach in ``REACHES``. Defaults to that of 0.5.
+        refused: Levels excluded from trials; cleared every 1000 batches.
+        gains: Gains of a trial, one per judged batch.
+        trial: Moments of the current trial; None without one.
+        window: Window of the moments, in batches. Defaults to 0, the alignment's.
     """
 
     mean: Tensor
@@ -57,11 +56,11 @@ class DomainMoments:
 
     @property
     def reach(self) -> float:
-        """The depth at which the strength has fallen to 0, as a fraction of the layers."""
+        """Return the depth at which the strength is 0, as a fraction of the layers."""
         return REACHES[self.level]
 
     def weight_of(self, images: int, window: int) -> float:
-        """Return the weight of a new batch in the average: by its images, at least 1 / window."""
+        """Return the weight of a new batch: its share of all images, at least 1 / window."""
         return max(images / (self.images + images), 1 / (self.window or window))
 
     def count(self, images: int) -> None:
@@ -77,7 +76,7 @@ class DomainMoments:
         self.count(images)
 
     def start_trial(self) -> DomainMoments | None:
-        """Return the trial of another reach, a new one if it is time for one; None if not."""
+        """Return the current trial of another reach, or start one; None if none is due."""
         if self.batches % _AGAIN == 0:
             self.refused = []
         if self.trial is None and self.batches >= _FIRST_TRIAL:
@@ -89,7 +88,7 @@ class DomainMoments:
         return self.trial
 
     def end_trial(self) -> bool:
-        """Decide on a trial that has been judged; return whether its reach is taken."""
+        """End a judged trial; return whether its reach is accepted."""
         trial, self.trial = self.trial, None
         assert trial is not None
         gain = sum(trial.gains) / len(trial.gains)
@@ -103,11 +102,11 @@ class DomainMoments:
     def merged(self, other: DomainMoments, weight: float) -> DomainMoments:
         """Return the moments of all images of two experts of one domain.
 
-        The reach and the refused reaches are those of this one.
+        The reach and the refused levels are this expert's.
 
         Args:
-            other: The moments of the other expert.
-            weight: Weight of the other expert.
+            other: Moments of the other expert.
+            weight: Share of the other expert's images among all.
         """
         return DomainMoments(
             torch.lerp(self.mean, other.mean, weight),
@@ -125,6 +124,6 @@ class DomainMoments:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> DomainMoments:
-        """Return the moments of a :meth:`state_dict`."""
+        """Return the moments from their :meth:`state_dict`."""
         trial = None if state["trial"] is None else cls.of(state["trial"])
         return cls(**{**state, "trial": trial})

@@ -1,4 +1,4 @@
-"""The detector of the reservoir, with a reset in the place of an expert."""
+"""The reservoir's router with one model, which is reset when the domain changes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 @register("pipeline", "reset")
 class DomainResetPipeline(AdaptationPipeline):
-    """One model that is reset whenever the router sees another domain.
+    """Pipeline of one model that is reset to the source when the router's domain changes.
 
-    With RDumb's method this is the paper's "RDumb w/ VGG": the detector of the reservoir, but a
-    reset to the source instead of an expert.
+    With RDumb's method this is the paper's "RDumb w/ VGG".
 
     Args:
         method: The adaptation method.
-        router: Decides the domain.
-        encoder: Batch -> style vector; None if the router needs no style.
-        predict: ``"before"`` or ``"after"`` the update.
+        router: Router that decides the domain.
+        encoder: Function from a batch to its style vector; None if the router needs no style.
+        predict: Time of the prediction: ``"before"`` or ``"after"`` the update.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class DomainResetPipeline(AdaptationPipeline):
         return replace(outcome, route=route, k=self.router.k, **measured)
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
-        """Predict a batch without adapting; there is nothing to reset then."""
+        """Predict a batch without adapting or resetting."""
         route, measured = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         outcome = self._single.infer(inputs)
         return replace(outcome, route=route, k=self.router.k, **measured)

@@ -1,4 +1,4 @@
-"""The health of one expert: how its predictions compare with those of the source model."""
+"""The health of one expert, by comparison with the source model's predictions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ProbePair(NamedTuple):
 
 @dataclass
 class ExpertHealth:
-    """The record of a `LabelGuard` for one expert; from ``labels`` on, averages over probes.
+    """The record of a `LabelGuard` for one expert. ``labels`` and later fields are averages.
 
     Args:
         batches: Number of batches.
-        next: Batch of the next probe.
+        next: Number of the batch with the next probe.
         interval: Batches between two probes.
         scale: Weight of the expert's updates.
         probes: Number of probes.
@@ -58,7 +58,7 @@ class ExpertHealth:
     def average(self, expert: ProbePair, source: ProbePair, momentum: float) -> None:
         """Add a probe to the averages."""
         self.probes += 1
-        # The first probes are averaged, so that none of them counts more than the others.
+        # The first probes have equal weights.
         rate = max(1 / self.probes, 1 - momentum)
         new = {
             "labels": histogram(expert.plain),
@@ -78,9 +78,8 @@ class ExpertHealth:
         """Return the value of each alarm divided by its bound; above 1 there is an alarm.
 
         Args:
-            margin: Bound of the loss of entropy, in nats.
-            waver: Bound of the relative excess of the flip inconsistency over what the expected
-                error explains.
+            margin: Largest loss of entropy, in nats.
+            waver: Largest relative excess of the flip inconsistency over the expected one.
         """
         error = max(self.expected_error, _SMALLEST)
         ratios = {
@@ -93,7 +92,7 @@ class ExpertHealth:
         return ratios
 
     def pull_back(self, keep: float) -> None:
-        """Move the averages towards the source's by the factor by which the expert was moved."""
+        """Move the averages towards the source's: keep this fraction of the difference."""
         self.labels = torch.lerp(self.source_labels, self.labels, keep)
         self.disagrees *= keep
         error, flips = self.expected_error, self.source_flip_inconsistency

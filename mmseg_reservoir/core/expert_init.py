@@ -1,4 +1,4 @@
-"""What a new expert starts from: strategies for the birth of an expert."""
+"""Initialization of a new expert: strategies for its parameters and state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOP = 3  # experts in the ensemble of ``from_top_experts``, as in the paper's a
 
 
 def ranking(reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor) -> list[int]:
-    """Experts by the L_MI of their predictions on the batch, best first."""
+    """Return the experts, sorted by the L_MI of their predictions on the batch, best first."""
     scores = []
     for index in range(len(reservoir)):
         method.load(*reservoir.checkout(index))
@@ -57,7 +57,7 @@ def from_best_expert_fresh(
 def from_top_experts(
     reservoir: Reservoir, method: AdaptationMethod, inputs: Tensor
 ) -> tuple[Tensor, State]:
-    """The mean of the three best experts; no one's moments fit it, so its state is fresh."""
+    """Average the three best experts, with a fresh state, since no expert's moments fit."""
     best = ranking(reservoir, method, inputs)[:_TOP]
     return reservoir.experts[best].mean(dim=0), method.fresh_domain_state()
 

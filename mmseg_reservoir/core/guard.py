@@ -1,4 +1,4 @@
-"""Guard: notices, without labels, that an expert goes wrong."""
+"""Guard: detects failing experts without labels."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .state import copied_to
 
 _logger = logging.getLogger(__name__)
 SOURCE_BATCHES = 64
-"""Largest number of source batches that the margin is measured on."""
-_LEAST_SCALE = 1e-3  # from which an expert can come back
-_EVENTS = 1000  # that are kept; the counts continue
-_MAP_MARGIN = 5.0  # times the smallest margin: about what frames of two street scenes showed
+"""Largest number of source batches for the measurement of the margin."""
+_LEAST_SCALE = 1e-3  # the smallest step scale, from which an expert can recover
+_EVENTS = 1000  # the largest number of stored events; the counts continue
+_MAP_MARGIN = 5.0  # margin of maps over the smallest margin, by frames of two street scenes
 
 
 class Guard(ReservoirPart):
-    """Decides how far the updates of an expert can be trusted.
+    """Base class of guards, which decide how much of an expert's updates to keep.
 
     The pipeline calls :meth:`is_due` after every update of an expert. If it returns True, the
     source model also predicts the batch, and :meth:`judge` compares both predictions. If these are
@@ -36,7 +36,7 @@ class Guard(ReservoirPart):
 
     @abstractmethod
     def prepare(self, predict: Callable[[Tensor], Tensor], source: Iterable[Tensor] | None) -> None:
-        """Measure the usual values on source batches, from the source model's predictions."""
+        """Measure normal values from the source model's predictions on source batches."""
 
     @abstractmethod
     def is_due(self, index: int) -> bool:
@@ -47,9 +47,9 @@ class Guard(ReservoirPart):
         """Return the factor to keep of an expert's distance from the source; 1 without an alarm.
 
         Args:
-            index: The expert.
-            expert: Its prediction of a batch, before the update.
-            source: The source model's prediction of the same batch.
+            index: Index of the expert.
+            expert: Prediction of the expert for a batch, before the update.
+            source: Prediction of the source model for the same batch.
         """
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Guard(ReservoirPart):
         """Reset the record of an expert."""
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        """Return ``alarms`` and ``trust`` of an expert, if it has a record."""
+        """Return ``alarms`` and ``trust`` of an expert; empty without a record."""
         return {}
 
     @abstractmethod
@@ -227,7 +227,7 @@ class LabelGuard(Guard):
     @classmethod
     def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
         health = one["health"] or other["health"]
-        # The merged expert has not been probed yet: it is, at its next batch.
+        # The merged expert has not been probed: probe its next batch.
         health = None if health is None else {**health, "next": 0}
         return {"health": health, "events": one["events"] + other["events"]}
 

@@ -1,4 +1,4 @@
-"""The range of image values: how images were normalized, and how to undo it."""
+"""The normalization of images, its inverse, and checks of the value range."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 from ..errors import NotFiniteError, ReservoirError
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Mean and deviation of RGB values in [0, 1], as VGG-19 wants them."""
+"""Mean and standard deviation of RGB values in [0, 1] that VGG-19 expects."""
 
 _SLACK = 1e-3
 _WILD = 1.0
-"""How far beyond [0, 1] normalized values may be: resizing and noise overshoot."""
+"""Tolerance around [0, 1] after normalization, since resizing and noise overshoot."""
 
 
 class ImageRange:
     """The normalization of images.
 
     Args:
-        images: ``"unit"`` for values in [0, 1], ``"imagenet"``, or ``(mean, std)``, each one
-            number or one per channel, for images that were in [0, 1] before.
+        images: Normalization of the images: ``"unit"`` (values in [0, 1]), ``"imagenet"``, or
+            ``(mean, std)`` of values in [0, 1], each one number or one per channel.
         bgr: Whether the channels are in OpenCV's order.
     """
 
@@ -47,11 +47,11 @@ class ImageRange:
 
     @classmethod
     def of_pixels(cls, mean: Tensor | None, std: Tensor | None, bgr: bool) -> ImageRange:
-        """Return the range of images that had values of 0 to 255 before they were normalized.
+        """Return the range of images that had values of 0 to 255 before normalization.
 
         Args:
-            mean: Mean by channel that was subtracted; None if the values are still 0 to 255.
-            std: Deviation by channel that they were divided by.
+            mean: Subtracted mean by channel; None for values of 0 to 255.
+            std: Standard deviation by channel, the divisor.
             bgr: Whether the channels are in OpenCV's order.
         """
         if mean is None or std is None:
@@ -70,7 +70,7 @@ class ImageRange:
         return (images - self.mean.to(images)) / self.std.to(images)
 
     def to_imagenet(self, images: Tensor) -> Tensor:
-        """Return images as VGG-19 expects them; those that already are do not change."""
+        """Return images normalized as VGG-19 expects them."""
         if images.ndim != 4 or images.shape[1] != 3:
             raise ReservoirError(
                 f"images must be (N, 3, H, W) for their style to be looked at, got "
@@ -82,11 +82,11 @@ class ImageRange:
         return (self.to_unit(images) - mean) / std
 
     def check(self, images: Tensor) -> None:
-        """Refuse images that are not in the range that was promised."""
+        """Raise an error for images outside this range."""
         self.check_extremes(extremes(images).cpu())
 
     def check_extremes(self, values: Tensor) -> None:
-        """Refuse images by their :func:`extremes`, which are on the host."""
+        """Raise an error for :func:`extremes` outside this range; they must be on the host."""
         refuse_not_finite(values)
         low, high = float(values.amin()), float(values.amax())
         if self.unit and not (low >= -_SLACK and high <= 1 + _SLACK):
@@ -113,7 +113,7 @@ def extremes(images: Tensor) -> Tensor:
 
 
 def refuse_not_finite(values: Tensor) -> None:
-    """Refuse the :func:`extremes` of images that hold NaN or infinite values."""
+    """Raise an error if the :func:`extremes` of images are NaN or infinite."""
     if not torch.isfinite(values).all():
         raise NotFiniteError("the batch holds NaN or infinite values: fix or drop its images")
 

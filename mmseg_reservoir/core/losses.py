@@ -1,4 +1,4 @@
-"""Losses over logits ``(N, C, *spatial)``: of images (no spatial part) or of pixels."""
+"""Losses of logits ``(N, C, *spatial)``, of images (no spatial part) or of pixels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _TINY = 1e-8  # keeps log(0) of an empty class finite, as in the published imple
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Softmax entropy of every sample: ``(N, C, *spatial) -> (N, *spatial)``, in nats."""
+    """Return the softmax entropy of every sample ``(N, *spatial)``, in nats."""
     log_p = logits.log_softmax(dim=1)
     return -(log_p.exp() * log_p).sum(dim=1)
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the mean distribution of all samples, in nats: how diverse they are.
+    """Return the entropy of the mean distribution of all samples, in nats, their diversity.
 
     Every position of the spatial part is one sample.
     """
@@ -31,14 +31,14 @@ def information_terms(logits: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         ``(L_ent, L_cm)``: the mean entropy of the samples, and the negative entropy of their mean
-        distribution. The first is small when samples are decided, the second when they differ.
+        distribution. The first is small for confident samples, the second for diverse ones.
     """
-    # First, for the order in which operations are made sets that in which gradients are added up.
+    # Computed first, since the order of operations sets that of the gradient's summation.
     diverse = -marginal_entropy(logits)
     return entropy(logits).mean(), diverse
 
 
 def information_loss(logits: Tensor) -> Tensor:
-    """``L_MI = L_ent + L_cm``: the negative mutual information of samples and classes."""
+    """Return ``L_MI = L_ent + L_cm``, the negative mutual information of samples and classes."""
     decided, diverse = information_terms(logits)
     return decided + diverse

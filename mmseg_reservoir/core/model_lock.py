@@ -1,4 +1,4 @@
-"""A lock for everything that reads or changes one adapting model."""
+"""A lock for one adapting model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 
 
 class ModelLock:
-    """A reentrant lock for a ``with`` statement. A copy is a new lock, as its model is a copy.
+    """A reentrant lock for a ``with`` statement. A copy is a new lock, for a copied model.
 
-    A prediction loads the parameters of an expert into the model. So not even frozen models can
-    answer two threads at a time.
+    A prediction loads the parameters of an expert into the model. So even a frozen model cannot
+    predict in two threads at a time.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Moments of feature channels, and those of the source: what alignment is measured against."""
+"""Moments of feature channels, and those of the source, the reference of alignment."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..errors import ReservoirError
 
-_MEAN_FLOOR, _LOGVAR_FLOOR = 1e-3, 1e-2  # least spread between source images, see Reference
+_MEAN_FLOOR, _LOGVAR_FLOOR = 1e-3, 1e-2  # smallest spread between source images
 _EPSILON = 1e-6
-_POSITIONS = 4096  # of a map that its moments are measured by
+_POSITIONS = 4096  # approximate number of measured positions of a large map
 
 
 def channel_moments(output: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """Return mean and log-variance of every channel of every image, ``(N, C)`` each.
 
-    Of large maps every second, third, ... row and column is read, so that about 4096 positions are.
+    Large maps are read at every second, third, ... row and column, about 4096 positions.
     """
     dims = [dim for dim in range(1, output.ndim) if dim != axis]
     positions = math.prod(output.shape[dim] for dim in dims)
     stride = math.ceil((positions / _POSITIONS) ** (1 / max(1, len(dims))))
     parts = [slice(None, None, stride if dim in dims else 1) for dim in range(output.ndim)]
     values = output.detach()[tuple(parts)].float()
-    if not dims:  # one value per channel and image, which has no variance
+    if not dims:  # one value per channel and image has no variance
         return values, torch.zeros_like(values)
     # torch.var_mean takes up to ten times as long.
     mean = values.mean(dims, keepdim=True)
@@ -40,7 +40,7 @@ def channel_moments(output: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def average_moments(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Return the mean over all images of all calls of a layer, ``(C,)`` each."""
+    """Return the mean moments over all images of all calls of a layer, ``(C,)`` each."""
     mean, logvar = (torch.cat(moments).mean(0) for moments in zip(*parts, strict=True))
     return mean, logvar
 
@@ -48,9 +48,8 @@ def average_moments(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]
 def norm_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the normalization layers with moments that depend on the domain, by name.
 
-    BatchNorm that goes by the statistics of the batch is left out: it aligns every batch already.
-    So is one with statistics that learn from the stream (RoTTA), and LayerNorm over more than the
-    channels.
+    BatchNorm with batch statistics is left out, since it already aligns every batch. So are layers
+    with statistics that follow the stream (RoTTA), and LayerNorm over more than the channels.
     """
     return {name: module for name, module in model.named_modules() if _can_align(module)}
 
@@ -79,7 +78,7 @@ class Reference:
         mean: Mean over source images of a channel's mean.
         logvar: Mean over source images of the logarithm of a channel's variance.
         mean_spread: Variance of the mean between source images, at least a thousandth of the
-            channel's variance: a channel that is constant in the source is no evidence.
+            channel's variance, since a channel that is constant in the source is no evidence.
         logvar_spread: Variance of the log-variance between source images, at least 0.01.
     """
 
@@ -101,7 +100,7 @@ class Reference:
 
     @classmethod
     def of(cls, images: Mapping[str, list[tuple[Tensor, Tensor]]]) -> Reference:
-        """Return the reference of measured images: by layer, means and log-variances ``(N, C)``."""
+        """Return the reference from means and log-variances ``(N, C)`` of images, by layer."""
         layers, vectors = {}, []
         for name, parts in images.items():
             mean, logvar = (torch.cat(moments) for moments in zip(*parts, strict=True))
@@ -119,11 +118,11 @@ class Reference:
 
     @classmethod
     def of_batch_norm(cls, model: nn.Module) -> Reference | None:
-        """Return the moments of the source by BatchNorm's parameters; None without such layers.
+        """Return the moments of the source from BatchNorm's parameters; None without such layers.
 
-        The output of a BatchNorm layer has mean ``bias`` and deviation ``|weight|`` on the data it
-        was trained on. The spread between images is not known: a tenth of the variance for means
-        and 0.3 for log-variances, about what Cityscapes frames show in two networks.
+        The output of a BatchNorm layer has mean ``bias`` and deviation ``|weight|`` on its training
+        data. The spread between images is unknown. It is set to a tenth of the variance for means
+        and to 0.3 for log-variances, similar to Cityscapes frames in two networks.
         """
         norms = {
             name: module
@@ -140,11 +139,11 @@ class Reference:
         return cls(layers, mean.clone(), variance.log(), 0.1 * variance, spread)
 
     def where(self, name: str) -> slice:
-        """Return the place of a layer's channels in the vectors."""
+        """Return the slice of a layer's channels in the vectors."""
         return self._places[name][0]
 
     def position(self, name: str) -> float:
-        """Return the position of a layer in [0, 1); that of an unknown one is infinite."""
+        """Return the position of a layer in [0, 1); infinity for an unknown layer."""
         return self._places[name][1] if name in self._places else math.inf
 
     @cached_property

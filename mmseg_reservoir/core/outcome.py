@@ -1,4 +1,4 @@
-"""The result of a batch, from the pipeline to the record, the report and the live page."""
+"""The result of a batch, which record, report and live page read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .losses import entropy, marginal_entropy
 from .route import Route
 
 NO_PREDICTION = torch.empty(0)
-"""The logits of a batch that no model has seen."""
+"""The logits of a batch without a prediction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +25,13 @@ class Outcome:
         logits: The prediction.
         route: The expert of the batch.
         k: Number of experts after the batch.
-        work: Stages that ran, by the names of `AdaptationPipeline.stages`. A stage that ran several
-            times is repeated. Defaults to one update.
+        work: Names of the stages that ran, as in `AdaptationPipeline.stages`, one entry per run.
+            Defaults to one update.
         style: Style vector of the batch; None if no router needed one.
         stage_seconds: Seconds of the stages ``style`` and ``route``. Defaults to 0 for both.
-        seconds: Seconds for the whole batch; None if nobody measured them.
-        handled: Only of a stream with a frame rate: ``"adapted"``, ``"rested"`` (in time, but only
-            predicted), ``"answered"`` or ``"dropped"`` (both missed).
+        seconds: Seconds of the whole batch; None if not measured.
+        handled: Result for a stream with a frame rate: ``"adapted"``, ``"rested"`` (in time, but
+            only predicted), ``"answered"`` or ``"dropped"`` (both missed).
     """
 
     logits: Tensor
@@ -59,7 +59,7 @@ class Outcome:
         return bool(self.route.is_new)
 
     def entropies(self, per_image: bool = False) -> list[tuple[float | None, float | None]]:
-        """Return how uncertain and how diverse the prediction is, in nats, in one transfer.
+        """Return uncertainty and diversity of the prediction, in nats, in one transfer.
 
         Args:
             per_image: Return one pair per image. Defaults to False, for one pair of the batch.
@@ -74,7 +74,7 @@ class Outcome:
         return [(_finite(one), _finite(other)) for one, other in torch.stack(pairs).tolist()]
 
     def to_json(self, images: int | None = None) -> list[dict[str, Any]]:
-        """Return what ``results.json`` stores of the route.
+        """Return the entries of ``results.json`` about the route.
 
         Args:
             images: Number of images of the batch, for one entry each. Defaults to None, for one

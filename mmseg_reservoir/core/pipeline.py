@@ -1,4 +1,4 @@
-"""Pipelines: the one place that sees both the method and the reservoir."""
+"""Base classes of pipelines, which adapt a model to a stream of batches."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ..routing.base import Router
 
 Check = Callable[[Tensor], None]
-"""Raises an error for the :func:`extremes` of inputs ``(2, C)``, on the host."""
+"""Function that raises an error for invalid :func:`extremes` of inputs ``(2, C)``, on the host."""
 
 _logger = logging.getLogger(__name__)
 
 
 @checked
 class AdaptationPipeline(ABC):
-    """Adapts to a stream of batches, and predicts each of them.
+    """Base class of pipelines, which adapt to a stream of batches and predict each of them.
 
     Args:
         method: The adaptation method.
@@ -40,23 +40,23 @@ class AdaptationPipeline(ABC):
     """
 
     router: Router
-    """The router; a pipeline without a reservoir has none."""
+    """The router; missing in a pipeline without a reservoir."""
     encoder: Callable[[Tensor], Tensor] | None
-    """The style encoder of the router, if it needs styles."""
+    """The style encoder of the router; None if it needs no styles."""
 
     def __init__(
         self, method: AdaptationMethod, predict: Literal["before", "after"] = "before"
     ) -> None:
         self.method = method
         self.lock = ModelLock()
-        """Held by a model that may be called from several threads; the pipeline takes no lock."""
+        """Lock for callers from several threads; the pipeline itself does not acquire it."""
         self.check: Check | None = None
-        """Refuses the :func:`extremes` of inputs, before anything changes; None accepts all."""
+        """Check of the inputs' :func:`extremes`, before anything changes; None accepts all."""
         self.predict_after = predict == "after"
 
     @property
     def source(self) -> Tensor:
-        """The parameters of the source model: the method's, so that a loaded state has but one."""
+        """Return the source model's parameters, which the method stores."""
         return self.method.source
 
     @abstractmethod
@@ -65,28 +65,28 @@ class AdaptationPipeline(ABC):
 
         Args:
             inputs: The batch, normalized as the model expects.
-            complete: False for an incomplete last batch: its style is not comparable.
-            domain: The true domain, if available; only an oracle uses it.
+            complete: False for an incomplete last batch, which may open no domain. Defaults to
+                True.
+            domain: True domain, for an oracle router. Defaults to None, unknown.
         """
 
     @abstractmethod
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
-        """Predict a batch with what has been learned: nothing adapts, no domain is opened.
+        """Predict a batch without adapting or opening a domain.
 
-        A router still follows the stream, since the evidence of several batches is what some
-        of them route by.
+        The router still follows the stream, since some routers need several batches.
         """
 
     def predict_source(self, inputs: Tensor) -> Tensor:
-        """Return the prediction of the source model, a baseline; the adaptation does not change."""
+        """Return the prediction of the source model, without changing the adaptation."""
         with self.method.space.at(self.source):
             return self.method.predict(inputs)
 
     def stages(self, inputs: Tensor, domain: str | None = None) -> dict[str, Callable[[], object]]:
-        """Return the stages of a step by name, each ready to run on a batch, to be timed.
+        """Return functions that run the stages of a step on a batch, by name, for timing.
 
-        Running them changes the pipeline: see :func:`.step_cost.measure_costs`. ``predict`` answers
-        a batch without adapting, ``adapt`` answers it and adapts.
+        They change the pipeline: see :func:`.step_cost.measure_costs`. ``predict`` only predicts
+        the batch, ``adapt`` predicts it and adapts.
         """
         return {
             "predict": lambda: self.infer(inputs, domain=domain),
@@ -94,29 +94,29 @@ class AdaptationPipeline(ABC):
         }
 
     def report(self) -> dict[str, Any]:
-        """Return what the parts counted, as plain data for the end of a run."""
+        """Return the reports of all parts, as plain data for the end of a run."""
         return {}
 
     def expert_state(self, index: int) -> dict[str, Any]:
-        """Return the values of guard and alignment for an expert, as plain data.
+        """Return the entries of guard and alignment about an expert, as plain data.
 
         Returns:
-            ``alarms`` of the guard so far and ``trust``, the weight of its updates; ``reach`` of
-            its alignment and the number of images that it is ``aligned`` by. The values of a part
-            that is missing, or has no record of the expert, are left out.
+            ``alarms``, the number of the guard's alarms; ``trust``, the share of each update that
+            is kept; ``reach`` of the alignment; ``aligned``, the number of images it learned from.
+            Entries without a value are left out.
         """
         return {}
 
     def reset_optimizers(self) -> None:
-        """Reset the moments of every optimizer, but no parameters or statistics."""
+        """Reset the moments of every optimizer, but not parameters and statistics."""
         self.method.reset_optimizer(self.method.domain_state())
 
     def reset_expert(self, index: int) -> None:
-        """Reset an expert to the source; a plain method is the only expert, 0."""
+        """Reset an expert to the source; a pipeline without a reservoir only has expert 0."""
         self.method.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume the stream; plain tensors, numbers, strings, dicts, lists."""
+        """Return everything needed to resume the stream, as plain data."""
         return {
             "pipeline": type(self).__name__,
             "parameters": list(self.method.space.names),
@@ -148,7 +148,7 @@ class AdaptationPipeline(ABC):
 
 
 class SingleModelPipeline(AdaptationPipeline):
-    """The plain method: one set of parameters for all that comes."""
+    """Pipeline of a method without a reservoir: one set of parameters for the whole stream."""
 
     def step(self, inputs: Tensor, *, complete: bool = True, domain: str | None = None) -> Outcome:
         """Adapt to a batch and predict it."""
@@ -169,7 +169,7 @@ class SingleModelPipeline(AdaptationPipeline):
             self.check(extremes(inputs).cpu())
 
     def _state(self) -> dict[str, Any]:
-        # A reservoir of one expert copies all that is kept.
+        # A reservoir with one expert has the same state, and copies it correctly.
         single = Reservoir(self.method.space.snapshot(), self.method.domain_state(), k_max=1)
         return {"single": single.state_dict()}
 
@@ -187,17 +187,17 @@ def find_route(
     domain: str | None,
     check: Check | None = None,
 ) -> tuple[Route, dict[str, Any]]:
-    """Route a batch by its style; a batch without a usable style is not learned.
+    """Return the route of a batch; the router does not learn from one without a usable style.
 
-    The style and all that is checked of the inputs come to the host in one transfer.
+    Style and extremes of the inputs come to the host in one transfer.
 
     Args:
         router: The router, which gets the style on the host.
-        encoder: Batch -> style vector; None if the router needs no style.
+        encoder: Function from a batch to its style vector; None if the router needs no style.
         inputs: The batch.
         complete: Whether the batch may open a domain.
-        domain: The true domain, if available.
-        check: Refuses inputs before the router sees their style. Defaults to None.
+        domain: True domain; None if unknown.
+        check: Check of the inputs before routing. Defaults to None.
 
     Returns:
         The route, and the options ``style`` and ``stage_seconds`` of an `Outcome`.
@@ -233,7 +233,7 @@ def _route(
 
 
 def _to_host(values: Tensor, style: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Copy both to the host at once: each transfer makes the host wait for the device."""
+    """Copy both to the host in one transfer, since each makes the host wait for the device."""
     if style is None:
         return values.cpu(), None
     joined = torch.cat([values.flatten(), style.detach()]).cpu()

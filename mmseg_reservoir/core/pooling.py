@@ -1,4 +1,4 @@
-"""Pooling: shares a part of an expert's update with the other experts."""
+"""Pooling: shares part of an expert's update with the other experts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reservoir_part import ReservoirPart, State, padded
 
 
 class Pooling(ReservoirPart):
-    """Decides how much of an expert's update each other expert receives."""
+    """Base class of poolings, which share an expert's update with the other experts."""
 
     @abstractmethod
     def shares(self, index: int, count: int, images: int) -> Tensor:
@@ -22,20 +22,19 @@ class Pooling(ReservoirPart):
         The share of the expert itself is 0, since it already has the update.
 
         Args:
-            index: The expert.
-            count: K, the number of experts.
+            index: Index of the expert.
+            count: Number K of experts.
             images: Number of images in the batch of the update.
         """
 
 
 @register("pooling", "evidence")
 class EvidencePooling(Pooling):
-    """Gives an expert that has learned from ``n_i`` images the share ``n0 / (n0 + n_i)``.
+    """Pooling that gives an expert with ``n_i`` learned images the share ``n0 / (n0 + n_i)``.
 
-    An expert with few images follows the others, one with many mostly its own images. This is the
-    weight of the common mean in an empirical Bayes estimate with ``n_i`` observations of one
-    expert. With ``n0 = 0`` nothing is shared. With a very large ``n0`` all experts receive the same
-    updates.
+    So experts with few images learn most from the others. The share is the weight of the common
+    mean in an empirical Bayes estimate with ``n_i`` observations of one expert. With ``n0 = 0``
+    nothing is shared. With a very large ``n0`` all experts receive the same updates.
 
     Args:
         n0: Number of an expert's images at which it receives half of each update of others. Images

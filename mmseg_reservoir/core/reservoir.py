@@ -1,4 +1,4 @@
-"""The reservoir: many parameter sets of one model, one per discovered style."""
+"""The reservoir: parameter sets of one model, one per domain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tally:
 
 
 class Reservoir:
-    """Experts as rows of one ``(K_max, P)`` matrix, each with the opaque state of its method.
+    """Experts as rows of one ``(K_max, P)`` matrix, each with the state of its method.
 
     Example:
         >>> import torch
@@ -41,9 +41,9 @@ class Reservoir:
                 [1., 1., 1.]])
 
     Args:
-        source: Parameters of the source model, ``(P,)``: the first expert.
-        state: Its method state.
-        k_max: The largest number of experts.
+        source: Parameters of the source model, ``(P,)``, which are the first expert.
+        state: Method state of the first expert.
+        k_max: Largest number of experts.
     """
 
     def __init__(self, source: Tensor, state: State, k_max: int) -> None:
@@ -55,17 +55,17 @@ class Reservoir:
         self.add(source, state)
 
     def __len__(self) -> int:
-        """K, the number of experts."""
+        """Return K, the number of experts."""
         return len(self._states)
 
     @property
     def last(self) -> int:
-        """The expert of the newest batch; 0, that of the source, before the first batch."""
+        """Return the expert of the newest batch; 0, the source's, before the first batch."""
         return self._last or 0
 
     @property
     def experts(self) -> Tensor:
-        """The parameters of all experts, ``(K, P)``, as a view for reading."""
+        """Return the parameters of all experts, ``(K, P)``, as a view for reading."""
         return self._matrix[: len(self)]
 
     def add(self, parameters: Tensor, state: State) -> int:
@@ -88,7 +88,7 @@ class Reservoir:
         self._states[index] = state
 
     def count_batch(self, index: int, images: int, updates: int) -> None:
-        """Count a batch of an expert, with the updates on it."""
+        """Count a batch of an expert, its images and its updates."""
         tally = self.tallies[index]
         tally.images += images
         tally.updates += updates
@@ -97,7 +97,7 @@ class Reservoir:
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all experts, in the form of a :class:`.ReservoirPart`."""
-        # One copy of everything, so that objects which experts share stay shared.
+        # One deep copy, so that objects of several experts stay shared.
         rows = zip(self.experts.clone(), copy.deepcopy(self._states), self.tallies, strict=True)
         experts = [
             {"parameters": vector, "method": state, "tally": asdict(tally)}

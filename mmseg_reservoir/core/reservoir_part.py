@@ -1,4 +1,4 @@
-"""Parts of a pipeline that keep a state for every expert, and how two such states are combined."""
+"""Parts of a pipeline with a state for every expert, and the merging of such states."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _CLASSES: dict[str, type[ReservoirPart]] = {}
 
 
 class ReservoirPart(ABC):
-    """A router, guard, pooling or another part that keeps a state for every expert.
+    """Base class of routers, guards, poolings and other parts with a state for every expert.
 
-    All states have one form, so that any part's experts can be pruned, merged and exchanged:
+    All states have this form, so that experts can be pruned, merged and exchanged:
 
     - ``"experts"``: One entry per expert, by index. An entry is None, or missing at the end of the
-      list, if the part has no record of that expert.
+      list, without data about that expert.
     - ``"shared"``: What all experts share.
-    - ``"stream"``, optional: The position of the part in its stream. It is dropped when experts are
-      removed or merged; :meth:`load_state_dict` then gets None.
+    - ``"stream"``, optional: The position of the part in its stream. It is dropped when experts
+      are removed or merged; :meth:`load_state_dict` then gets None.
 
     The class methods combine saved states, without an instance. Their ``options`` are the
     :meth:`merge_options` of the instance. By default the entry of the expert that has seen more
@@ -46,7 +46,7 @@ class ReservoirPart(ABC):
 
     @classmethod
     def merge_shared(cls, options: State, one: State, other: State) -> State:
-        """Return what the experts of two states share."""
+        """Return the merged shared state of two parts."""
         return one
 
     @classmethod
@@ -54,16 +54,16 @@ class ReservoirPart(ABC):
         """Return the entry of an expert that is merged from two.
 
         Args:
-            options: The options of the part.
-            one: The entry of the expert that has seen more images.
-            other: The entry of the other expert.
+            options: Options of the part.
+            one: Entry of the expert that has seen more images.
+            other: Entry of the other expert.
             weight: Weight of the other expert, at most 1/2.
         """
         return one
 
     @classmethod
     def adopt_expert(cls, shared: State, entry: State) -> State:
-        """Return the entry of another state's expert as it joins the experts that share this."""
+        """Return another state's entry, converted for this shared state."""
         return entry
 
     @classmethod
@@ -73,12 +73,12 @@ class ReservoirPart(ABC):
 
     @classmethod
     def progress(cls, options: State, state: State) -> State:
-        """Return the counts of a state that :meth:`delta` subtracts, as plain JSON values."""
+        """Return the counts of a state for a later :meth:`delta`, as plain JSON values."""
         return {}
 
     @classmethod
     def delta(cls, options: State, state: State, progress: State) -> State:
-        """Return a state with its counts taken since an earlier one."""
+        """Return a state with counts since an earlier one, by its :meth:`progress`."""
         return state
 
     @classmethod
@@ -94,7 +94,7 @@ class ReservoirPart(ABC):
 
     @classmethod
     def summary(cls, entry: State) -> State:
-        """Return what an overview shows of an expert, as plain JSON values."""
+        """Return an expert's values for an overview, as plain JSON values."""
         return {}
 
 
@@ -104,7 +104,7 @@ def part_class(name: str) -> type[ReservoirPart] | None:
 
 
 def padded(values: Sequence[Any], count: int, value: Any = None) -> list[Any]:
-    """Return values, filled up to a count."""
+    """Return a list of ``count`` items: the values, then ``value`` repeated."""
     return [*values, *[value] * (count - len(values))]
 
 

@@ -1,4 +1,4 @@
-"""The pipeline of many experts: the one place that sees both the method and the reservoir."""
+"""The pipeline with a reservoir of experts, which connects the method and the reservoir."""
 
 from __future__ import annotations
 
@@ -30,32 +30,35 @@ if TYPE_CHECKING:
 
 
 STATEFUL = ("router", "guard", "pooling", "trigger", "alignment")
-"""Parts with a state, besides the reservoir."""
+"""Attributes with a saved state, besides the reservoir."""
 
 
 @register("pipeline", "reservoir")
 class ReservoirPipeline(AdaptationPipeline):
-    """ReservoirTTA (paper, Algorithm 1): the method always gets the expert of the batch's style.
+    """ReservoirTTA (paper, Algorithm 1): the method adapts the expert of each batch's style.
 
     Args:
         method: The adaptation method.
-        router: Decides the expert.
-        encoder: Batch -> style vector; None if the router needs no style.
-        init: What a new expert starts from; registered as ``"init"``.
-        predict: ``"before"`` or ``"after"`` the update.
-        ensemble: False predicts with the routed expert alone (the ablation without EMR).
-        progressive: Keep only a part of every update, the expert's weight in the route.
-        one_hot: From this weight on a route counts as one-hot, and the prediction of the adapting
-            forward pass is reused instead of a second pass with the ensemble.
-        guard: Watches every expert; None trusts all updates, as published.
-        pooling: How experts learn from each other; None: not at all, as published.
-        trigger: Which batches an expert adapts to; None: to all, as published.
-        alignment: Corrects feature moments of every expert's domain; None: nothing, as published.
-        unfit: What to do with a batch that fits no expert: ``"learn"`` adapts the nearest one, as
-            published, ``"predict"`` only predicts it with that. Defaults to ``"learn"``.
-        source: What to do in the domain of the source: ``"adapt"`` adapts expert 0, as published,
-            ``"keep"`` predicts with the source model, which was trained for it. Methods that need
-            every batch adapt in any case. Defaults to ``"adapt"``.
+        router: Router that chooses the expert.
+        encoder: Function from a batch to its style vector. Defaults to None, if the router needs
+            no style.
+        init: Strategy for a new expert, registered as ``"init"``. Defaults to ``"mi"``.
+        predict: Time of the prediction: ``"before"`` or ``"after"`` the update.
+        ensemble: Whether all experts predict together; False uses the routed expert only (the
+            ablation without EMR). Defaults to True.
+        progressive: Whether to scale every update by the expert's weight in the route. Defaults to
+            False.
+        one_hot: Smallest weight that counts as one-hot. Such a route reuses the prediction of the
+            adapting forward pass, without a second pass of the ensemble. Defaults to 1 - 1e-6.
+        guard: Guard of the experts. Defaults to None: all updates count, as published.
+        pooling: Pooling of updates. Defaults to None: experts share nothing, as published.
+        trigger: Trigger of updates. Defaults to None: experts adapt to all batches, as published.
+        alignment: Alignment of feature moments. Defaults to None, no correction, as published.
+        unfit: Handling of a batch that fits no expert: ``"learn"`` adapts the nearest one, as
+            published, ``"predict"`` only predicts with it. Defaults to ``"learn"``.
+        source: Handling of the source's domain: ``"adapt"`` adapts expert 0, as published,
+            ``"keep"`` predicts with the source model. Methods that need every batch always adapt.
+            Defaults to ``"adapt"``.
     """
 
     def __init__(
@@ -118,9 +121,9 @@ class ReservoirPipeline(AdaptationPipeline):
         """Adapt the routed expert and predict.
 
         Args:
-            route: Where the batch goes.
+            route: Route of the batch.
             inputs: The batch.
-            checks: Whether guard and alignment may run their own passes that are due.
+            checks: Whether guard and alignment may run extra passes. Defaults to True.
         """
         work = ["style", "adapt"]
         alone = self._is_alone(route)
@@ -178,7 +181,7 @@ class ReservoirPipeline(AdaptationPipeline):
             self.alignment.add(parent)
 
     def _wait(self, route: Route, inputs: Tensor) -> Outcome:
-        """Predict a batch that fits no expert yet; keep its moments for a domain that may open."""
+        """Predict a batch that fits no expert; store its moments for a new domain."""
         aligned = self.alignment
         with nullcontext() if aligned is None else aligned.waiting(inputs, route.index):
             logits = self._predict(route, inputs)
@@ -219,7 +222,7 @@ class ReservoirPipeline(AdaptationPipeline):
         return self._outcome(logits, route, "style", "predict")
 
     def report(self) -> dict[str, Any]:
-        """Return what alignment, guard and trigger did."""
+        """Return the reports of alignment, guard and trigger."""
         parts = {"alignment": self.alignment, "guard": self.guard, "trigger": self.trigger}
         return {name: part.report() for name, part in parts.items() if part is not None}
 
@@ -229,7 +232,7 @@ class ReservoirPipeline(AdaptationPipeline):
         return {name: value for part in parts for name, value in part.expert_state(index).items()}
 
     def infer(self, inputs: Tensor, *, domain: str | None = None) -> Outcome:
-        """Predict a batch with the experts as they are."""
+        """Predict a batch without adapting."""
         route, measured = find_route(self.router, self.encoder, inputs, False, domain, self.check)
         with self._aligned(route.index):
             logits = self._predict(route, inputs)
@@ -247,12 +250,12 @@ class ReservoirPipeline(AdaptationPipeline):
         return not self.ensemble or float(route.weights[route.index]) >= self.one_hot
 
     def reset_optimizers(self) -> None:
-        """Forget the moments of every expert's optimizer."""
+        """Reset the optimizer moments of every expert."""
         for index in range(len(self.reservoir)):
             self.method.reset_optimizer(self.reservoir.checkout(index)[1])
 
     def reset_expert(self, index: int) -> None:
-        """Reset an expert to the source; its domain stays."""
+        """Reset an expert to the source, but keep its domain."""
         self.reservoir.commit(index, self.source, self.method.fresh_domain_state())
         for part in (self.alignment, self.guard, self.trigger):
             if part is not None:

@@ -1,4 +1,4 @@
-"""The stages of a step of a `ReservoirPipeline`, each ready to be timed."""
+"""The stages of a step of a `ReservoirPipeline`, as functions for timing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def reservoir_stages(
     pipeline: ReservoirPipeline, inputs: Tensor, domain: str | None
 ) -> dict[str, Callable[[], object]]:
-    """Return the stages of a step by name, for an expert that is not the source's.
+    """Return functions that run the stages of a step, by name, for a non-source expert.
 
-    ``style`` finds the route, ``predict`` is one answer, ``adapt`` an answer with an update,
-    ``probe`` what the guard adds now and then, and ``trial`` one forward pass of alignment.
-    Running them changes the pipeline.
+    ``style`` finds the route, ``predict`` predicts, ``adapt`` predicts and updates, ``probe`` is a
+    check of the guard, and ``trial`` one forward pass of an alignment trial. Running them changes
+    the pipeline.
     """
     if len(pipeline.reservoir) < pipeline.router.k_max:
-        pipeline._open(inputs)  # the source's expert is not aligned, which is cheaper
+        pipeline._open(inputs)  # the source's expert is cheaper, since it is not aligned
     index = len(pipeline.reservoir) - 1
     route = Route(index, torch.eye(index + 1)[index], is_new=False)
     expert = pipeline.reservoir.checkout(index)[0].clone()

@@ -1,4 +1,4 @@
-"""The route of a batch: the decision of a router."""
+"""The route of a batch, which a router returns."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Route:
-    """Where a batch goes.
+    """The expert of a batch, and the weights of all experts in its prediction.
 
     Args:
-        index: The expert that adapts.
-        weights: The weight of every expert in the prediction, ``(K,)``; they sum to one.
-        is_new: Whether expert ``index`` has to be created first.
-        fits: Whether the batch looks like the domain of that expert. One that does not may belong
-            to a domain that is not known yet. Defaults to True.
+        index: Index of the expert that adapts.
+        weights: Weight of every expert in the prediction, ``(K,)``, with sum 1.
+        is_new: Whether expert ``index`` must be created first.
+        fits: Whether the batch fits the domain of that expert. Otherwise it may belong to an
+            unknown domain. Defaults to True.
     """
 
     index: int
@@ -27,5 +27,5 @@ class Route:
 
     @property
     def entropy(self) -> float:
-        """How undecided it is: the entropy of the weights, in nats; 0 if one-hot."""
+        """Return the entropy of the weights, in nats; 0 for one-hot weights."""
         return float(torch.special.entr(self.weights.double()).sum())

@@ -1,4 +1,4 @@
-"""Safeguards: the update of an expert is scaled by trust, then shared with other experts."""
+"""Safeguards: scale the update of an expert by trust, then share it with other experts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Safeguards:
-    """Applies a guard and a pooling to the updates of experts.
+    """A guard and a pooling, applied to the updates of experts.
 
     Args:
         method: The adaptation method.
         reservoir: The experts.
-        guard: Decides how far an expert is trusted; None trusts all.
-        pooling: Decides how much of an update the other experts receive; None: nothing.
-        aligned: Returns the context of forward passes for the index of an expert.
-        keeps_source: Whether expert 0 is never changed.
+        guard: Guard of the experts; None trusts all updates.
+        pooling: Pooling of updates; None shares nothing.
+        aligned: Function from an expert's index to the context of its forward passes.
+        keeps_source: Whether expert 0 never changes.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Safeguards:
     ) -> bool:
         """Scale the update of an expert by the guard's trust, then share it with the others.
 
-        What another expert receives is scaled by the guard's trust in both experts. If a probe
-        raises an alarm, the expert is also pulled back towards the source, and nothing is shared.
+        The guard's trust in both experts scales the share of another expert. If a probe raises an
+        alarm, the expert is also pulled back towards the source, and nothing is shared.
 
         Args:
-            index: The expert.
-            before: What :meth:`before` returned before the update.
+            index: Index of the expert.
+            before: Result of :meth:`before` from before the update.
             inputs: The batch.
-            adapting: The prediction of the batch before the update.
-            change: What the update changed. None computes it here, and waits for the device.
+            adapting: Prediction of the batch from before the update.
+            change: Change by the update; None computes it, which waits for the device.
             checks: Whether the guard may probe.
 
         Returns:
@@ -106,10 +106,10 @@ class Safeguards:
         return probed
 
     def _can_share(self, inputs: Tensor) -> bool:
-        """Return whether an update holds for other domains, too.
+        """Return whether an update may be shared with other domains.
 
-        It does if it averages over several images or over samples that the method selected. All
-        pixels of a single frame depend too much on that frame.
+        It may if it averages over several images or over samples that the method selected. An
+        average over all pixels of a single frame depends too much on that frame.
         """
         return self.pooling is not None and (len(inputs) > 1 or bool(self.method.filter_options))
 

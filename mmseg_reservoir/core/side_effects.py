@@ -1,4 +1,4 @@
-"""Predictions beside the stream, which change nothing in a pipeline."""
+"""Predictions outside of the stream, which change nothing in a pipeline."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from .pipeline import AdaptationPipeline
 
 @contextmanager
 def without_side_effects(pipeline: AdaptationPipeline) -> Iterator[None]:
-    """Let `AdaptationPipeline.infer` change nothing in the pipeline, within this context.
+    """Keep `AdaptationPipeline.infer` from changing the pipeline, within this context.
 
-    Even a frozen router follows the stream, a prediction loads an expert, and a method may draw
-    random numbers. So the router within is a copy, the expert that was loaded is loaded again, and
-    torch's random generators continue as if nothing had been drawn. A step is no prediction: what
-    it adapts stays adapted.
+    Otherwise the router follows the stream, a prediction loads an expert, and a method may draw
+    random numbers. So the context uses a copy of the router, and restores the loaded expert and
+    torch's random generators. It does not undo steps.
     """
     method, router = pipeline.method, getattr(pipeline, "router", None)
     parameters, state = method.space.snapshot(), method.domain_state()
@@ -51,6 +50,6 @@ def restored(pipeline: AdaptationPipeline) -> Iterator[None]:
 
 
 def _forked_rng(pipeline: AdaptationPipeline) -> AbstractContextManager[None]:
-    # Only the CPU's and the current device's: others are not this pipeline's.
+    # The pipeline only uses the generators of the CPU and of its device.
     device = pipeline.method.space.values.device
     return torch.random.fork_rng([device] if device.type == "cuda" else [])

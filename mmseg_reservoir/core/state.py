@@ -1,4 +1,4 @@
-"""Saved states and devices: a state may be loaded on another device than it was saved on."""
+"""Copies of saved states on another device."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 
 def copied_to(state: T, device: torch.device) -> T:
-    """A copy of nested dicts and lists, with their tensors on a device.
+    """Return a copy of nested dicts and lists, with their tensors on a device.
 
-    What is one object in the state, such as the moments that several experts share, is one object
-    in the copy. A ``step`` that is on the CPU stays there: torch's optimizers keep their counter on
-    the CPU, wherever the parameters are.
+    Objects that occur several times, such as the moments that several experts share, stay shared in
+    the copy. A ``step`` on the CPU stays there, since torch's optimizers keep their counter on the
+    CPU.
     """
     moved: dict[int, Any] = {}
     for name, tensor in _tensors(state):
         stays = name == "step" and tensor.is_cpu
         moved[id(tensor)] = tensor.detach().to("cpu" if stays else device, copy=True)
-    # The memo of deepcopy has what is copied already.
+    # The memo of deepcopy holds the tensors that are already copied.
     return copy.deepcopy(state, moved)
 
 
@@ -33,7 +33,7 @@ def tensor_bytes(tensor: Tensor) -> bytes:
 
 
 def _tensors(state: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Return all tensors, each with its key."""
+    """Yield all tensors with their keys."""
     if isinstance(state, Tensor):
         yield name, state
     elif isinstance(state, Mapping):

@@ -1,4 +1,4 @@
-"""The time that the stages of a step take, measured without a trace."""
+"""The time of the stages of a step, measured without changing the pipeline."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ TURNS = 5
 def measure_costs(
     pipeline: AdaptationPipeline, inputs: Tensor, domain: str | None = None, turns: int = TURNS
 ) -> dict[str, float]:
-    """Return the seconds of every stage of a step; the pipeline is left as it was.
+    """Return the seconds of every stage of a step, without changing the pipeline.
 
     Args:
         pipeline: The pipeline.
-        inputs: A batch of the size that will come.
-        domain: Its true domain, if available; only an oracle uses it.
-        turns: How often each stage is timed, after one run to warm up. Defaults to 5.
+        inputs: A batch of the usual size.
+        domain: True domain of the batch, for an oracle router. Defaults to None, unknown.
+        turns: Number of timed runs of each stage, after one to warm up. Defaults to 5.
 
-    Torch with one thread on a CPU is timed by the processor's time, to which other work on the
-    machine adds nothing. All else is timed by the clock on the wall.
+    Torch with one thread on a CPU is timed in processor time, which excludes other work on the
+    machine. Otherwise wall-clock time is used.
 
     Returns:
         Medians by the names of `AdaptationPipeline.stages`, rounded to microseconds.
@@ -46,7 +46,7 @@ def measure_costs(
 
 
 def now(inputs: Tensor) -> float:
-    """Return the time in seconds, after all work on the device of a tensor is done."""
+    """Return the time in seconds, after all work on a tensor's device has finished."""
     if inputs.is_cuda:
-        torch.cuda.synchronize(inputs.device)  # or the clock would stop before the work does
+        torch.cuda.synchronize(inputs.device)  # otherwise the clock would stop before the work
     return time.perf_counter()

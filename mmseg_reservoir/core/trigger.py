@@ -1,4 +1,4 @@
-"""Trigger: which batches of an expert are worth an update; the others are only predicted."""
+"""Triggers, which select the batches that an expert adapts to; others are only predicted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..registry import register
 from .losses import entropy
 from .reservoir_part import ReservoirPart, State
 
-_LONGER = 4  # times as many batches are in the usual average as in the recent one
+_LONGER = 4  # length of the usual average over that of the recent one
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Record:
 
 
 class Trigger(ReservoirPart):
-    """Decides for every batch of an expert whether it adapts to it or rests.
+    """Base class of triggers, which decide whether an expert adapts to a batch or rests.
 
     A resting expert predicts in one forward pass without gradients, and is not updated. The
     decision comes before the forward pass, so that none runs twice. It depends on earlier batches
@@ -70,13 +70,13 @@ class Trigger(ReservoirPart):
 
     @abstractmethod
     def wants(self, record: Record) -> bool:
-        """Return whether an expert adapts to a batch that is counted and is not its first."""
+        """Return whether an expert adapts to a counted batch, which is not its first."""
 
     def note(self, index: int, logits: Tensor) -> None:
         """Record the prediction of an expert for a batch, made before any update."""
 
     def forget(self, index: int) -> None:
-        """Forget an expert that was reset; it adapts to its next batch."""
+        """Remove the record of a reset expert, which then adapts to its next batch."""
         self._records.pop(index, None)
 
     def report(self) -> dict[str, Any]:
@@ -99,10 +99,10 @@ class Trigger(ReservoirPart):
 
 @register("trigger", "every")
 class EveryTrigger(Trigger):
-    """An expert adapts to every n-th of its batches, the first one included.
+    """Trigger of every n-th batch of an expert, starting with the first.
 
     Args:
-        n: Batches per update; 1 adapts to all. Defaults to 2.
+        n: Number of batches per update; 1 adapts to all. Defaults to 2.
     """
 
     def __init__(self, n: Count = 2) -> None:
@@ -115,10 +115,10 @@ class EveryTrigger(Trigger):
 
 @register("trigger", "first_visit")
 class FirstVisitTrigger(Trigger):
-    """An expert adapts during its first visits, and rests afterwards.
+    """Trigger of an expert's first visits; it rests afterwards.
 
     Args:
-        visits: Number of visits in which it adapts. A visit ends when a batch is routed to another
+        visits: Number of visits with adaptation. A visit ends when a batch is routed to another
             expert. Defaults to 1.
         batches: Smallest number of batches to adapt to, also in later visits. Defaults to 1.
     """
@@ -134,17 +134,17 @@ class FirstVisitTrigger(Trigger):
 
 @register("trigger", "settled")
 class SettledTrigger(Trigger):
-    """An expert adapts as long as its loss changes by more than chance; then it has settled.
+    """Trigger that rests an expert while its loss only changes by chance.
 
     The loss is the mean entropy ``h`` of a prediction, which is also available when an expert
-    rests. Each expert has three moving averages: of ``h`` over the last few batches, ``recent``; of
-    ``h`` over four times as many, ``usual``; and of ``(h - recent)^2``, the scatter between
-    batches. The change, in standard deviations that chance causes in ``recent``, is
+    rests. Each expert has three moving averages: ``recent``, of ``h`` over the last few batches;
+    ``usual``, of ``h`` over four times as many; and ``scatter``, of ``(h - recent)^2``. The change,
+    in standard deviations that chance causes in ``recent``, is
 
         ``z = (recent - usual) / sqrt(scatter (1 - momentum) / (1 + momentum))``
 
     If ``z < -threshold``, the loss falls, and updates help. If ``z > threshold``, the loss rises:
-    the images have changed, or the expert fails. In both cases it adapts. In between an update
+    the images have changed, or the expert fails. In both cases it adapts. Otherwise an update
     changes the loss less than the next frame does. The expert then rests, but adapts to one batch
     in ``probe``. So slow gains are not lost, and the guard, which only probes updates, still runs.
 
@@ -183,7 +183,7 @@ class SettledTrigger(Trigger):
         record = self._records[index]
         record.seen += 1
         rate = 1 - self.momentum
-        # The first values are averaged, so that none of them counts more than the others.
+        # The first values have equal weights.
         slow, fast = (max(1 / record.seen, rate / longer) for longer in (_LONGER, 1))
         away = loss - record.recent if record.seen > 1 else 0.0
         record.scatter += slow * (away**2 - record.scatter)

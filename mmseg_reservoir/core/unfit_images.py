@@ -1,4 +1,4 @@
-"""Clear errors for images that a network cannot take."""
+"""Clear errors for images of an unsupported size or dtype."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import Tensor, nn
 from ..errors import ReservoirError
 
 _SMALL = 32
-"""Pixels of a side that common networks reduce to one."""
+"""Side length in pixels that common networks reduce to one."""
 
 
 @contextmanager
 def explain_unfit(network: nn.Module, images: Tensor) -> Iterator[None]:
-    """Replace an error of torch that the size or the dtype of images causes by a clear one.
+    """Replace torch's errors about the size or dtype of images by clear ones, in this context.
 
-    Nothing is refused before the call: a network may cast or pad images itself.
+    Images are not checked before the call, since a network may cast or pad them.
 
     Args:
-        network: The network that is called.
-        images: The images that it is called with, ``(N, C, H, W)``.
+        network: Network that is called.
+        images: Input of the network, ``(N, C, H, W)``.
     """
     try:
         yield

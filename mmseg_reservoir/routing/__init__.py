@@ -1,4 +1,4 @@
-"""Which expert a batch belongs to, and whether its style is new."""
+"""Routers, which choose the expert of a batch and detect new styles."""
 
 from .base import Router
 from .clustering import InformationClustering, KMeansClustering, SinkhornClustering

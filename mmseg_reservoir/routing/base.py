@@ -1,4 +1,4 @@
-"""The interface of routers, which decide the expert of a batch and whether its style is new."""
+"""Base class of routers, which choose the expert of a batch and detect new styles."""
 
 from __future__ import annotations
 
@@ -16,60 +16,60 @@ from ..registry import checked
 from ..style.calibration import Calibration
 
 LARGEST = 2.0**40
-"""In a style. The squares of larger numbers would soon be infinite in single precision."""
+"""Limit of a style's values, since squares of larger ones may overflow single precision."""
 
 
 @checked
 class Router(ReservoirPart):
-    """Decides the route of every batch. Expert 0 is the source.
+    """Base class of routers, which return a route for every batch. Expert 0 is the source.
 
-    It is made from options alone, so that mistakes in them show before anything is computed. It
-    must be fitted to a calibration before it routes.
+    The constructor only takes options, so invalid ones fail early. :meth:`fit` then learns the
+    styles of the source.
 
     Args:
-        k_max: The largest number of experts.
+        k_max: Largest number of experts. Defaults to 16.
     """
 
     needs_style = True
-    """Whether it uses styles; if not, nothing is encoded and no calibration is needed."""
+    """Whether routes depend on styles; if not, no encoder and no calibration are needed."""
 
     calibration: Calibration | None = None
-    """The calibration that it was fitted to."""
+    """The calibration that the router was fitted to; None before."""
 
     def __init__(self, k_max: Count = 16) -> None:
         self.k_max = k_max
 
     def fit(self, calibration: Calibration) -> Router:
-        """Fit to the styles of the source; return the router."""
+        """Fit the router to the styles of the source, and return it."""
         self.calibration = calibration
         return self
 
     def calibrate(self, calibration: Calibration) -> None:
-        """Fit to a calibration and keep it, also where a subclass's :meth:`fit` does not."""
+        """Fit to a calibration and store it, even if a subclass's :meth:`fit` does not."""
         self.fit(calibration)
         self.calibration = calibration
 
     @property
     @abstractmethod
     def k(self) -> int:
-        """K, the number of experts that routes refer to."""
+        """Return K, the number of experts in a route."""
 
     @abstractmethod
     def route(
         self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
-        """Route one batch.
+        """Return the route of one batch.
 
         Args:
-            style: Its style vector ``(d,)``.
-            may_open: False if it must not open a domain (an incomplete last batch).
-            domain: Its true domain, if available; for analysis only.
+            style: Style vector of the batch, ``(d,)``; None if ``needs_style`` is False.
+            may_open: False forbids a new domain, as for an incomplete last batch. Defaults to True.
+            domain: True domain, for analysis only. Defaults to None, unknown.
         """
 
     def fallback_route(self) -> Route:
-        """Return the route of a batch without information, as of a covered lens; learn nothing.
+        """Return a route for a batch without a usable style, as of a covered lens; learn nothing.
 
-        By default it goes to the source.
+        By default this is the source.
         """
         weights = torch.zeros(self.k)
         weights[0] = 1
@@ -77,24 +77,24 @@ class Router(ReservoirPart):
 
     @classmethod
     def distance(cls, options: State, shared: State, one: State, other: State) -> float:
-        """Return how different the domains of two experts are; up to 1 they count as one domain.
+        """Return the distance of two experts' domains; up to 1 they count as one domain.
 
-        By default no two domains are the same, so that no experts are merged into one.
+        By default it is infinite, so all domains stay separate.
 
         Args:
             options: The router's :meth:`merge_options`.
-            shared: The shared state of the first reservoir.
-            one: The entry of an expert in the router's state.
-            other: The entry of another expert.
+            shared: Shared state of the first expert's router.
+            one: Entry of the first expert in the router's state.
+            other: Entry of the other expert.
         """
         return math.inf
 
 
 def check_finite(style: Tensor | None) -> Tensor:
-    """Return the style; refuse a missing one, and one that would spoil all that learns from it."""
+    """Return the style; raise an error if it is missing, not finite or too large."""
     if style is None:
         raise ReservoirError("this router looks at styles, but got none: give it a style encoder")
-    if not (style.abs() <= LARGEST).all():  # which a NaN is not, either
+    if not (style.abs() <= LARGEST).all():  # a NaN fails this comparison, too
         raise ReservoirError(
             "the style vector is not finite, or too large to be compared: the image holds NaN, "
             "infinite or absurd values"

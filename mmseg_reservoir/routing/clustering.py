@@ -1,4 +1,4 @@
-"""How centroids follow the styles: strategies of online clustering."""
+"""Online clustering: rules that move centroids with the styles."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from ..style.statistics import DistanceOption
 
 @checked
 class Clustering(ReservoirPart):
-    """Centroids, of which the first is the source's, and the rule that moves them.
+    """Centroids of style clusters, and the rule that moves them.
 
-    Before :meth:`start` it has no centroid.
+    :meth:`start` sets the first centroid, that of the source.
 
     Args:
-        temperature: Distances are divided by it before the softmax: a number, or ``"sqrt_d"`` as
-            in Eq. 8 and 12 of the paper. The published implementation uses 1.
-        distance: Of styles and centroids; registered as ``"distance"``.
+        temperature: Divisor of the distances before the softmax: a number, or ``"sqrt_d"`` as in
+            Eq. 8 and 12 of the paper. Defaults to 1, as in the published implementation.
+        distance: Distance of styles and centroids, registered as ``"distance"``. Defaults to
+            ``"euclidean"``.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Clustering(ReservoirPart):
         self.distance = find("distance", distance)
 
     def start(self, centroid: Tensor) -> Clustering:
-        """Begin with the centroid of the source, ``(d,)``."""
+        """Start from the centroid of the source, ``(d,)``; return the clustering."""
         self.source_centroid = centroid.detach().clone()
         if self.temperature == "sqrt_d":
             self.temperature = centroid.numel() ** 0.5
@@ -47,20 +48,20 @@ class Clustering(ReservoirPart):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Place the first centroid."""
+        """Create the first centroid."""
 
     @property
     @abstractmethod
     def centroids(self) -> Tensor:
-        """All centroids, ``(K, d)``."""
+        """Return all centroids, ``(K, d)``."""
 
     @abstractmethod
     def open(self, style: Tensor) -> None:
-        """Place a new centroid at a style."""
+        """Add a centroid at a style."""
 
     @abstractmethod
     def move(self, styles: Tensor, current: Tensor) -> None:
-        """Let the centroids follow the remembered styles ``(n, d)``, or only the current one."""
+        """Move the centroids by the remembered styles ``(n, d)``, or by the current one only."""
 
     @classmethod
     @abstractmethod
@@ -69,25 +70,25 @@ class Clustering(ReservoirPart):
 
     @torch.no_grad()
     def distances(self, styles: Tensor) -> Tensor:
-        """Distances of styles ``(n, d)`` to the centroids: ``(n, K)``."""
+        """Return the distances ``(n, K)`` of styles ``(n, d)`` to the centroids."""
         distances: Tensor = self.distance(styles, self.centroids)
         return distances
 
     def assign(self, styles: Tensor) -> Tensor:
-        """Soft assignments Q of styles to the centroids, ``(n, K)`` (Eq. 8 and 12)."""
+        """Return soft assignments Q of styles to the centroids, ``(n, K)`` (Eq. 8 and 12)."""
         return (-self.distances(styles) / self._scale).softmax(dim=1)
 
 
 class GradientClustering(Clustering):
     """Centroids that descend a loss of the soft assignments, by AdamW.
 
-    They are stored as offsets, and AdamW's weight decay pulls these to zero.
+    They are stored as offsets from an origin. Weight decay pulls the offsets to zero.
 
     Args:
-        lr: Learning rate.
-        weight_decay: AdamW's.
-        decay_towards: What an offset is an offset from: the ``"source"`` centroid, as published,
-            or ``"zero"``, if AdamW is applied to the centroids themselves.
+        lr: Learning rate. Defaults to 1e-4.
+        weight_decay: Weight decay of AdamW. Defaults to 0.01.
+        decay_towards: Origin of the offsets: the ``"source"`` centroid, as published, or
+            ``"zero"``. Defaults to ``"source"``.
         **options: See :class:`Clustering`.
     """
 
@@ -122,7 +123,7 @@ class GradientClustering(Clustering):
 
     @abstractmethod
     def loss(self, logits: Tensor) -> Tensor:
-        """What to descend, given ``(n, K)`` logits of the soft assignments."""
+        """Return the loss of ``(n, K)`` logits of the soft assignments."""
 
     def _restart(self, offsets: Tensor) -> None:
         # As published, a new centroid restarts the optimizer: its moments have another shape.
@@ -143,7 +144,7 @@ class GradientClustering(Clustering):
         state = copied_to(state, self.source_centroid.device)
         self._origin = state["shared"]["origin"]
         self._restart(torch.stack([entry["offset"] for entry in state["experts"]]))
-        # As a new centroid does, one that was removed or merged restarts the optimizer.
+        # Removing or merging a centroid restarts the optimizer, as adding one does.
         stream = state["stream"] or {"optimizer": {}}
         self._optimizer.state[self._offsets] = stream["optimizer"]
 
@@ -167,10 +168,10 @@ class InformationClustering(GradientClustering):
 
 @register("clustering", "sinkhorn")
 class SinkhornClustering(GradientClustering):
-    """Sinkhorn-Knopp: follow balanced assignments of the remembered styles (SwAV, Caron 2020).
+    """Sinkhorn-Knopp: learn from balanced assignments of the remembered styles (SwAV, Caron 2020).
 
-    The targets are the assignments nearest to the predicted ones that give every cluster the same
-    weight. The loss is the cross-entropy of the predicted assignments with them.
+    The targets give every cluster the same weight, as near to the predicted assignments as
+    possible. The loss is the cross-entropy of the predicted assignments with the targets.
 
     Args:
         iterations: Number of alternating normalizations. Defaults to 3, as in SwAV.
@@ -191,9 +192,9 @@ class SinkhornClustering(GradientClustering):
 
 @register("clustering", "kmeans")
 class KMeansClustering(Clustering):
-    """Online k-means: the nearest centroid becomes the mean of all styles it has won.
+    """Online k-means: a centroid is the mean of all styles that it was nearest to.
 
-    The centroid of the source counts as one style.
+    The initial source centroid counts as one style.
     """
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""The newest frames of every domain, with its mean and spread."""
+"""The newest frames of every domain, with the mean and spread of each domain."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from torch import Tensor
 from ..core.reservoir_part import State
 
 _AHEAD = 0.75
-"""Cosine of two steps that go the same way. That of random frames of one domain is near -1/2."""
+"""Smallest cosine of two steps in the same direction; near -1/2 for random frames of a domain."""
 _ODD = 0.01
-"""Fraction of frames without information about their domain."""
+"""Assumed fraction of frames without information about their domain."""
 _COLUMNS = ("styles", "times", "fading")
-"""What is saved of every frame, in arrays of the same length."""
+"""The saved attributes, arrays with one entry per frame."""
 _GAP = 2
-"""Between the clocks of two streams, so that their frames never count as successive ones."""
+"""Clock gap between two merged streams, so that their frames do not count as successive."""
 
 
 class FrameMemory:
-    """Styles in the order of time, each with the domain it is thought to be of.
+    """Styles of frames in the order of time, each labeled with a domain.
 
-    Labels may be changed later: mean and spread of a domain always follow from its present members.
-    A frame that lies on the way from the one before to the one after is part of a fade. It is of
-    no domain, and nothing is learned from it.
+    Labels may change. Mean and spread of a domain are computed from its current members.
+    A frame between its two neighbors in style space is part of a fade. It belongs to no domain,
+    and nothing is learned from it.
 
     Args:
         width: Length of a style.
         spread: Expected squared length of a source style.
-        size: Members that are kept of every domain; the oldest go first.
-        prior: The spread of a domain leans on the common one as if that were so many members; so
-            does the common one on that of the source.
-        recent: Frames of the source that are kept; domain 0 does not learn.
+        size: Largest number of frames per domain; the oldest are removed. Defaults to 40.
+        prior: Weight of the common spread in that of a domain, in pairs of successive frames. The
+            source's spread has the same weight in the common one. Defaults to 2.
+        recent: Largest number of frames of domain 0, which does not learn. Defaults to 12.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class FrameMemory:
         self.labels = np.zeros(0, dtype=int)
         self.times = np.zeros(0, dtype=int)
         self.fading = np.zeros(0, dtype=bool)
-        self._steps = np.zeros(0)  # half the squared distance of each frame to the one before
-        self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # of members, by their times
+        self._steps = np.zeros(0)  # half the squared distance to the previous frame
+        self._means: dict[int, tuple[bytes, np.ndarray]] = {}  # by domain, with its times
 
     @classmethod
     def of(cls, state: State) -> FrameMemory:
@@ -60,13 +60,13 @@ class FrameMemory:
         return memory
 
     def add(self, style: np.ndarray, label: int) -> None:
-        """Remember a frame, and forget the oldest of its domain if there are too many."""
+        """Store a frame; remove the oldest of its domain if there are too many."""
         before = self.styles[-1] if len(self.styles) else style
         self._steps = np.append(self._steps, np.square(style - before).sum() / 2)
         self.styles = np.concatenate([self.styles, style[None]])
         self.labels = np.append(self.labels, label)
         self.times = np.append(self.times, self.clock)
-        # Without the next frame, assume that the newest one moves as the one before.
+        # The next frame is unknown: mark the newest one as fading if the one before is.
         ahead = self._goes_ahead()
         self.fading = np.append(self.fading, ahead)
         self.fading[-2:] = ahead
@@ -79,7 +79,7 @@ class FrameMemory:
                 setattr(self, name, np.delete(getattr(self, name), oldest, axis=0))
 
     def _goes_ahead(self) -> bool:
-        """Return whether the newest two steps go the same way."""
+        """Return whether the newest two steps have the same direction."""
         if len(self.times) < 3 or self.times[-1] - self.times[-3] > 2:
             return False
         before, after = np.diff(self.styles[-3:], axis=0)
@@ -87,14 +87,14 @@ class FrameMemory:
         return bool(before @ after > _AHEAD * length)
 
     def tail(self, n: int) -> np.ndarray:
-        """Return the newest frames without a gap or a fade, at most ``n``, oldest first."""
+        """Return the newest frames after the last gap or fade, at most ``n``, oldest first."""
         times = self.times[-n:]
         breaks = (np.diff(times, prepend=times[:1]) > 1).nonzero()[0].tolist()
         breaks += (self.fading[-n:].nonzero()[0] + 1).tolist()
         return self.styles[len(self.styles) - len(times) + max(breaks, default=0) :]
 
     def members(self, label: int) -> np.ndarray:
-        """Return the rows of a domain's frames, without those of a fade."""
+        """Return the row indices of a domain's frames, without those of a fade."""
         return np.flatnonzero((self.labels == label) & ~self.fading)
 
     def counts(self) -> np.ndarray:
@@ -114,10 +114,10 @@ class FrameMemory:
         return means
 
     def spreads(self) -> tuple[np.ndarray, float]:
-        """Return how far styles are from the mean of their domain, ``(K,)``, and in common.
+        """Return the spread of every domain, ``(K,)``, and the spread common to all.
 
-        Both are expected squared distances. They follow from successive frames, so that a domain
-        that holds two by mistake does not look wider.
+        A spread is the expected squared distance of a style to the mean of its domain. Estimating
+        it from successive frames avoids too large values where a label covers two domains.
         """
         same = (np.diff(self.times) == 1) & (self.labels[1:] == self.labels[:-1])
         same &= ~(self.fading[1:] | self.fading[:-1])
@@ -133,8 +133,8 @@ class FrameMemory:
         """Return the log-likelihood of a frame under every domain, ``(K,)``.
 
         Args:
-            frame: Its style.
-            dimensions: Independent directions in which styles scatter.
+            frame: Style of the frame, ``(d,)``.
+            dimensions: Number of independent directions in which styles scatter.
         """
         spreads, common = self.spreads()
         means, counts = self.means(), self.counts().astype(float)
@@ -148,9 +148,9 @@ class FrameMemory:
         return np.where(counts > 0, np.logaddexp(typical, math.log(_ODD) + odd), -1e9)
 
     def as_unknown(self, frames: np.ndarray, dimensions: float) -> np.ndarray:
-        """Return the log-likelihood of the newest 1, 2, ... frames as one domain.
+        """Return the log-likelihood of the newest 1, 2, ... frames as one new domain.
 
-        Its mean and its spread are unknown.
+        Its mean and spread are integrated out.
         """
         frames = frames[::-1]
         common = self.spreads()[1]
@@ -195,22 +195,22 @@ class FrameMemory:
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """Return a copy of a saved tensor, wherever it was loaded to."""
+    """Return a copy of a tensor of any device as an array."""
     return tensor.cpu().numpy().copy()
 
 
-# Parts of a saved state: what all domains share, and the entry of one
+# Functions of saved states: the state that all domains share, and entries of single domains
 
 
 def start_after(shared: State) -> int:
-    """Return where the clock of another stream starts, so that no frames of both are successive."""
+    """Return the first time of another stream, after a gap."""
     return int(shared["clock"]) + _GAP
 
 
 def merge_frames(one: State, other: State, size: int) -> State:
-    """Return the newest ``size`` frames of two domains, half of them of each if both have enough.
+    """Return the newest ``size`` frames of two domains, half from each if both have enough.
 
-    The frames of the first come first.
+    The frames of the first domain come first.
     """
     pair = one, other
     counts = [len(entry["times"]) for entry in pair]
@@ -225,7 +225,7 @@ def merge_frames(one: State, other: State, size: int) -> State:
 
 
 def newer_frames(entry: State, start: int) -> State:
-    """Return the frames from a time on, by a clock that starts with them."""
+    """Return the frames from time ``start`` on, with times that start at 0."""
     later = entry["times"] >= start
     frames = {name: entry[name][later] for name in _COLUMNS}
     return {**frames, "times": frames["times"] - start}

@@ -1,4 +1,4 @@
-"""Routing by the true domain: what perfect routing would gain."""
+"""Routing by the true domain, an upper bound for analysis."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .base import Router
 
 @register("router", "oracle")
 class OracleRouter(Router):
-    """Routes by the true domain name: one expert each, beside the source. For analysis only.
+    """Router by the true domain name, with one expert per domain. For analysis only.
 
-    It answers what perfect routing would gain, so that a loss can be put down to the routing or
-    to the adaptation.
+    Its results show what perfect routing would gain, which separates routing errors from
+    adaptation errors.
 
     Args:
-        k_max: The largest number of experts: the source's and one per domain.
+        k_max: Largest number of experts: the source's and one per domain. Defaults to 16.
     """
 
     needs_style = False
@@ -34,7 +34,7 @@ class OracleRouter(Router):
 
     @property
     def k(self) -> int:
-        """K: the source and every domain seen so far."""
+        """Return K, the number of domains seen so far, the source included."""
         return 1 + len(self._domains)
 
     def route(
@@ -54,7 +54,7 @@ class OracleRouter(Router):
                     "must be at least the number of domains + 1"
                 )
             self._domains.append(domain)
-        # A batch that may not open its domain is the source's until one comes that may.
+        # An incomplete batch of an unseen domain goes to the source, since it may not open one.
         index = 1 + self._domains.index(domain) if domain in self._domains else 0
         weights = torch.zeros(self.k)
         weights[index] = 1

@@ -27,26 +27,30 @@ _SOURCE_WINDOWS = 4000  # drawn with a fixed seed, each of ``run`` frames
 
 @register("router", "segment")
 class SegmentRouter(Router):
-    """A hidden Markov model that opens its domains while it runs.
+    """Router of single frames by a hidden Markov model over domains, which opens new domains.
 
-    Every frame goes to the most probable domain given all frames so far. The labels of the newest
-    frames are corrected by what comes after them. A domain is opened
-    - if a new domain explains the newest frames better than all existing ones, and their mean is
-      farther out than that of any window of source frames; or
-    - if two domains, each of which lasts for a while, explain the members of one better. The part
-      that the newest frame belongs to becomes the new domain, with all its earlier members.
+    Every frame goes to the most probable domain given all frames so far. Later frames correct the
+    labels of the newest ones. The router opens a domain in two cases:
+
+    - An unknown domain explains the newest frames better than all known ones. Their mean must also
+      be farther from the source's mean than that of any window of source frames.
+    - Two domains, each with long enough runs of frames, explain the members of a domain better than
+      one. The part with the newest frame becomes the new domain.
 
     Args:
-        space: Space in which styles are compared; None for whitened ones.
-        k_max: The largest number of domains.
-        run: Fewest frames that open a domain, and fewest that a domain lasts on average.
-        odds: Least log odds to open a domain.
-        patience: A domain that has explained this many frames needs one more log odds to be split.
-        margin: Frames are not of the source if the square of their mean is this many times the
-            largest one of windows of source frames.
-        switch: Probability that the domain changes from one frame to the next.
-        lag: Number of newest frames with labels that may still change.
-        members: Frames that are kept of every domain.
+        space: Space in which styles are compared. Defaults to None: standardized, whitened and
+            squashed styles.
+        k_max: Largest number of domains. Defaults to 16.
+        run: Fewest frames of a new domain, and shortest mean run of both parts of a split, in
+            frames. Defaults to 4.
+        odds: Log odds needed to open a domain. Defaults to 5.
+        patience: Number of frames of a domain that raise the log odds to split it by one. Defaults
+            to 10.
+        margin: Squared distance from the source beyond which a domain may open, over the largest
+            one of a window of source frames. Defaults to 1.5.
+        switch: Probability that the domain changes from one frame to the next. Defaults to 0.1.
+        lag: Number of newest frames with labels that may still change. Defaults to 12.
+        members: Largest number of frames per domain. Defaults to 40.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class SegmentRouter(Router):
         self.tau: float | None = None
 
     def fit(self, calibration: Calibration) -> SegmentRouter:
-        """Learn the space and how far out windows of source frames lie."""
+        """Fit the space and the threshold ``tau`` to source styles; return the router."""
         super().fit(calibration)
         self.space.fit(calibration.styles, calibration.groups)
         source = self.space.held_out.double().numpy()
@@ -94,7 +98,7 @@ class SegmentRouter(Router):
     def route(
         self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
-        """Route one style vector and learn from it."""
+        """Return the route of a style vector, and learn from it."""
         frame = self.space(check_finite(style)).double().numpy()
         self._filter(frame)
         index = int(self.posterior.argmax())
@@ -113,12 +117,12 @@ class SegmentRouter(Router):
         return Route(index, weights, is_new, fits=bool(is_new or fits))
 
     def fallback_route(self) -> Route:
-        """Return the route of the frames before, for a frame without information."""
+        """Return the route of the previous frames, for a frame without a usable style."""
         posterior = torch.from_numpy(self.posterior).float()
         return Route(int(posterior.argmax()), posterior, is_new=False, fits=False)
 
     def _filter(self, frame: np.ndarray) -> None:
-        """Take one step of the forward filter."""
+        """Update the posterior by one step of the forward filter."""
         likelihoods = self.memory.log_likelihoods(frame, self.dimensions)
         prior = (1 - self.switch) * self.posterior + self.switch / self.k
         top = likelihoods.max()
@@ -128,7 +132,7 @@ class SegmentRouter(Router):
         self._evidence = [*self._evidence, float(math.log(joint.sum()) + top)][-self.lag :]
 
     def _correct(self) -> None:
-        """Relabel the newest frames by all that came after them (backward smoothing)."""
+        """Relabel the newest frames by their later frames (backward smoothing)."""
         later = np.ones(self.k)
         for i, (posterior, likelihoods) in enumerate(reversed(self._history), start=1):
             self.memory.labels[-i] = int((posterior * later).argmax())
@@ -137,7 +141,7 @@ class SegmentRouter(Router):
             later /= later.max()
 
     def _open_by_newest(self) -> bool:
-        """Open a domain if an unknown one explains the newest frames better than all others."""
+        """Open a domain if it explains the newest frames better; return whether it was opened."""
         frames = self.memory.tail(len(self._evidence))
         if len(frames) < self.run:
             return False
@@ -149,7 +153,8 @@ class SegmentRouter(Router):
         frames = frames[-n:]
         if np.square(frames.mean(axis=0)).sum() <= self.tau:
             return False
-        # Frames from before and after a change are not of one domain.
+        # Each frame must be nearer to the others than to a known domain. This rejects windows with
+        # frames from before and after a change.
         others = (frames.sum(axis=0) - frames) / (n - 1)
         among = np.square(frames - others).sum(axis=1)
         means = self.memory.means()[(self.memory.counts() > 0) | (np.arange(self.k) == 0)]
@@ -160,7 +165,7 @@ class SegmentRouter(Router):
         return True
 
     def _open_by_split(self, index: int) -> bool:
-        """Open a domain if the members of one are better explained by two."""
+        """Split a domain if two explain its members better; return whether it was split."""
         members = self.memory.members(index)
         if len(members) < 2 * self.run:
             return False
@@ -173,14 +178,14 @@ class SegmentRouter(Router):
             self.switch,
             self.run,
         )
-        # The older a domain is, the less likely it is to be two.
+        # A domain that has explained many frames is less likely to be two.
         if evidence <= self.odds + self.ages[index] / self.patience:
             return False
         self._add_domain(members[part])
         return True
 
     def _add_domain(self, rows: np.ndarray) -> None:
-        """Open a domain with rows of the memory; the newest frame certainly belongs to it."""
+        """Open a domain with rows of the memory, and make it the current one."""
         self.memory.k += 1
         self.memory.labels[rows] = self.k - 1
         self.posterior = np.eye(self.k)[-1]
@@ -209,7 +214,7 @@ class SegmentRouter(Router):
         return {"shared": shared, "experts": experts, "stream": stream}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore :meth:`state_dict`; what was calibrated comes from it, too."""
+        """Restore :meth:`state_dict`, including the calibrated values."""
         shared, experts, stream = state["shared"], state["experts"], state["stream"]
         k = len(experts)
         if k > self.k_max:
@@ -217,7 +222,7 @@ class SegmentRouter(Router):
         self.space.load_state_dict(shared["space"])
         self.memory.load_state_dict({"shared": shared["memory"], "experts": experts})
         self.ages = np.array([entry["age"] for entry in experts], dtype=float)
-        if stream is None:  # any domain is as likely to be the current one
+        if stream is None:  # the current domain is unknown: all are equally likely
             uniform = torch.full((k,), 1 / k, dtype=torch.float64)
             stream = {"posterior": uniform, "history": [], "known": []}
         self.posterior = as_array(stream["posterior"])
@@ -225,7 +230,7 @@ class SegmentRouter(Router):
         self._evidence = list(stream["known"])
         self.tau, self.reach, self.dimensions = (shared[n] for n in ("tau", "reach", "dimensions"))
 
-    # Merging. An expert's entry holds the frames of its domain, its spread and its age.
+    # The entry of an expert holds the frames of its domain, its spread and its age.
 
     def merge_options(self) -> State:
         chains = self.space.chains
@@ -238,7 +243,7 @@ class SegmentRouter(Router):
 
     @classmethod
     def distance(cls, options: State, shared: State, one: State, other: State) -> float:
-        """Return the evidence for two domains, over the ``odds`` from which one is split."""
+        """Return the log evidence for two domains, divided by ``odds``."""
         members = [entry["styles"][~entry["fading"]] for entry in (one, other)]
         counts = [len(styles) for styles in members]
         if not all(counts):
@@ -246,7 +251,8 @@ class SegmentRouter(Router):
         pairs = counts[0] * counts[1] / sum(counts)
         spread = (counts[0] * one["spread"] + counts[1] * other["spread"]) / sum(counts)
         square = float((members[0].mean(dim=0) - members[1].mean(dim=0)).square().sum())
-        # As in find_split: the gain in likelihood, less what two free means gain by chance.
+        # As in find_split: the gain in likelihood, minus the gain that two free means have by
+        # chance.
         by_chance = math.log1p(pairs * shared["reach"] / spread)
         gain = shared["dimensions"] / 2 * (pairs * square / spread - by_chance)
         return float(gain / options["odds"])
@@ -258,18 +264,18 @@ class SegmentRouter(Router):
 
     @classmethod
     def adopt_expert(cls, shared: State, entry: State) -> State:
-        """Let the frames of another reservoir come after those of this one."""
+        """Return the entry with its frames after all frames of this reservoir."""
         return {**entry, "times": entry["times"] + start_after(shared["memory"])}
 
     @classmethod
     def merge_expert(cls, options: State, one: State, other: State, weight: float) -> State:
-        """Keep the newest frames of both; :meth:`regroup` computes their spread."""
+        """Return the newest frames of both; :meth:`regroup` computes their spread."""
         frames = merge_frames(one, other, options["members"])
         return {**frames, "spread": one["spread"], "age": one["age"] + other["age"]}
 
     @classmethod
     def regroup(cls, state: State) -> State:
-        """Compute the spreads again, since they depend on all frames; drop the stream."""
+        """Return the state with new spreads, which depend on all frames, and without stream."""
         shared, experts = state["shared"], state["experts"]
         memory = FrameMemory.of({"shared": shared["memory"], "experts": experts}).state_dict()
         pairs = zip(memory["experts"], experts, strict=True)
@@ -283,7 +289,7 @@ class SegmentRouter(Router):
 
     @classmethod
     def delta(cls, options: State, state: State, progress: State) -> State:
-        """Keep the frames that came later, by a clock that starts with them."""
+        """Return the later frames, with times that start at 0."""
         start, experts, memory = progress["clock"], state["experts"], state["shared"]["memory"]
         ages = zip(experts, padded(progress["ages"], len(experts), 0), strict=True)
         newer = [{**e, **newer_frames(e, start), "age": e["age"] - age} for e, age in ages]
@@ -292,7 +298,7 @@ class SegmentRouter(Router):
 
     @classmethod
     def renumber_stream(cls, stream: Any, numbering: Sequence[int], count: int) -> Any:
-        """Stay in the current domain; labels that were given are final."""
+        """Return the position with renumbered domains; earlier labels become final."""
         if stream is None:
             return None
         posterior = torch.zeros(count, dtype=torch.float64)

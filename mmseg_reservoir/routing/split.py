@@ -1,4 +1,4 @@
-"""The split of a domain in two, each of which is coherent in time."""
+"""A test whether the frames of a domain belong to two domains, each coherent in time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def find_split(
     switch: float,
     run: int,
 ) -> tuple[np.ndarray, float]:
-    """Return the part of a domain that the newest frames belong to, and the evidence for it.
+    """Split a domain's members in two; return the part with the newest frames and its log odds.
 
-    Two means and a sequence of labels that seldom changes are fitted in turn, starting with the
-    newest frames against all others.
+    Two means and a sequence of labels are fitted in turn. Changes of the label have a cost. The
+    first labels separate the newest frames from all others.
 
     Args:
-        styles: The members ``(n, d)``, oldest first.
-        times: The frame number of each. After a gap both parts are equally likely.
-        precision: One over the spread of the domain.
-        reach: Squared distance at which another domain is expected.
-        dimensions: Independent directions in which styles scatter.
-        switch: Probability of a change from one frame to the next.
-        run: Number of frames that both parts must last on average.
+        styles: Styles of the members, ``(n, d)``, oldest first.
+        times: Time of each member, in frames. After a gap a change of the label costs nothing.
+        precision: Inverse of the domain's spread.
+        reach: Expected squared distance between two domains.
+        dimensions: Number of independent directions in which styles scatter.
+        switch: Probability that the domain changes from one frame to the next.
+        run: Smallest mean run of both parts, in frames.
 
     Returns:
         Whether each member belongs to the new part, and the log odds for it; minus infinity
@@ -46,13 +46,13 @@ def find_split(
             return -math.inf
         changes = np.append(True, labels[1:] != labels[:-1])
         runs = changes | starts
-        # Repeated odd frames look like a domain, but come one at a time.
+        # Recurring outlier frames resemble a domain, but form no long runs.
         if min(n / (runs & labels).sum(), m / (runs & ~labels).sum()) < run:
             return -math.inf
         pairs = n * m / (n + m)
         between = np.where(labels, 1 / n, -1 / m)
         square = between @ products @ between
-        # The gain in likelihood, less what two free means gain by chance.
+        # The gain in likelihood, minus the gain that two free means have by chance.
         gain = dimensions / 2 * (pairs * square * precision - math.log1p(pairs * reach * precision))
         return float(gain + price * (changes & ~starts).sum())
 
@@ -74,9 +74,9 @@ def find_split(
 
 
 def _nearer(products: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return how much nearer each member is, by squares, to the mean of those with the label.
+    """Return each member's squared distance to the unlabeled mean minus that to the labeled mean.
 
-    It is computed from the members' products, which are few, while styles are long vectors.
+    It is computed from the scalar products of members, which is faster than from long styles.
     """
     far, near = (rows / rows.sum() for rows in (~labels, labels))
     to_far, to_near = products @ far, products @ near
@@ -85,7 +85,10 @@ def _nearer(products: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _decode(gains: np.ndarray, starts: np.ndarray, price: float) -> np.ndarray:
-    """Return the best sequence of two labels (Viterbi), by the gains of the second one."""
+    """Return the best sequence of two labels (Viterbi).
+
+    ``gains`` are the log-likelihood gains of the second label over the first.
+    """
     first, second = 0.0, 0.0
     back = []
     for gain, start in zip(gains.tolist(), starts.tolist(), strict=True):

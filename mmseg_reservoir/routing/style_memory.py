@@ -1,4 +1,4 @@
-"""The style memory: which of all styles seen so far are kept."""
+"""Style memories, which store some of the styles seen so far."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..registry import checked, register
 
 @checked
 class StyleMemory(ABC):
-    """At most M styles; what happens when it is full is the strategy.
+    """A memory of at most M styles. Subclasses decide which style to replace when it is full.
 
     Args:
-        capacity: M, the number of styles kept.
-        per_expert: Give every one of the K experts an equal share of M, so that the memory grows
-            with K, as in the published implementation: ``M // K_max * K``.
-        k_max: The number of experts that share M.
-        seed: Seed of the private random generator, so that nothing else can disturb it.
-        source_styles: How many styles of the source it holds at the start.
+        capacity: Largest number M of styles. Defaults to 1024.
+        per_expert: Whether the limit grows with the number of experts K, as in the published
+            implementation: ``M // K_max * K``. Defaults to False.
+        k_max: Largest number of experts, K_max. Defaults to 16.
+        seed: Seed of the memory's random generator. Defaults to 0.
+        source_styles: Number of source styles stored at the start. Defaults to 0.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class StyleMemory(ABC):
 
     @property
     def styles(self) -> Tensor | None:
-        """The remembered styles, ``(n, d)``; None before the first."""
+        """Return the remembered styles, ``(n, d)``; None before the first."""
         return torch.stack(self._rows) if self._rows else None
 
     def with_current(self, style: Tensor) -> Tensor:
-        """The remembered styles and, as the last row, the current one: ``(n + 1, d)``."""
+        """Return the remembered styles with the current one as last row, ``(n + 1, d)``."""
         return torch.stack([*self._rows, style])
 
     def add(self, style: Tensor, assignments: Tensor) -> None:
-        """Offer a style.
+        """Offer a style, which the memory may store.
 
         Args:
             style: The style vector.
@@ -74,13 +74,13 @@ class StyleMemory(ABC):
         self.seen += 1
 
     def fill(self, styles: Tensor) -> None:
-        """Begin with the first ``source_styles`` styles of the source, of ``(n, d)``."""
+        """Store the first ``source_styles`` of the source's styles ``(n, d)``."""
         for style in styles[: self.source_styles]:
             self.add(style, torch.ones(len(self) + 1, 1))
 
     @abstractmethod
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
-        """What to do with a style when ``limit`` styles are kept already."""
+        """Store or drop a style when the memory already holds ``limit`` styles."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all that the next step depends on."""
@@ -88,7 +88,7 @@ class StyleMemory(ABC):
         return {"seen": self.seen, "rows": self.styles, "generator": generator}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`, with the styles on the device of the state."""
+        """Restore :meth:`state_dict`; the styles stay on their device in the state."""
         rows = [] if state["rows"] is None else list(state["rows"].clone())
         if len(rows) > self.capacity:
             raise ReservoirError(
@@ -102,7 +102,10 @@ class StyleMemory(ABC):
 
 @register("memory", "reservoir")
 class ReservoirSampling(StyleMemory):
-    """Vitter (1985): after t styles each one is kept with probability M / t, as in the paper."""
+    """Reservoir sampling, as in the paper: of t styles each is stored with probability M / t.
+
+    See Vitter (1985).
+    """
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         position = self._draw(self.seen + 1)
@@ -118,10 +121,11 @@ class PublishedReservoirSampling(ReservoirSampling):
     """Reservoir sampling as in the published code, which is biased towards new styles.
 
     It draws from the number of styles before this one. After 10 M styles it resets that number to
-    M. So a new style is always kept with a probability of at least about 1/10.
+    M. So a new style is always stored with a probability of at least about 1/10.
 
     Args:
-        draw: Replaces the random draws (``n -> 0 .. n - 1``), to follow a recorded run.
+        draw: Function ``n -> 0 .. n - 1`` instead of random draws, to reproduce a recorded run.
+            Defaults to None.
         **options: See :class:`StyleMemory`.
     """
 
@@ -144,7 +148,7 @@ class PublishedReservoirSampling(ReservoirSampling):
 
 @register("memory", "fifo")
 class FirstInFirstOut(StyleMemory):
-    """Keeps the newest styles."""
+    """Memory of the newest styles."""
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
         self._rows = [*self._rows[1:], style]
@@ -152,10 +156,10 @@ class FirstInFirstOut(StyleMemory):
 
 @register("memory", "replace")
 class ReplaceWeakest(StyleMemory):
-    """As published under the name "replace": a style replaces one of its cluster.
+    """Memory in which a style replaces one of its cluster, as published ("replace").
 
-    Of the remembered styles, the n / K most typical of the cluster are looked at; the least typical
-    of these gives way if it is no more typical than the new one.
+    The candidate is the least typical of the n / K styles that are most typical of the cluster. It
+    is replaced unless it is more typical than the new style.
     """
 
     def _replace(self, style: Tensor, assignments: Tensor, limit: int) -> None:
@@ -169,7 +173,7 @@ class ReplaceWeakest(StyleMemory):
 
 @register("memory", "none")
 class NoMemory(StyleMemory):
-    """Remembers nothing: centroids follow the current style alone (the ablation without SR)."""
+    """Memory without styles: only the current style moves centroids (the ablation without SR)."""
 
     def add(self, style: Tensor, assignments: Tensor) -> None:
         self.seen += 1
@@ -179,7 +183,7 @@ class NoMemory(StyleMemory):
 
 
 def join_memories(one: dict[str, Any], other: dict[str, Any], capacity: int) -> dict[str, Any]:
-    """Return the state of a memory that holds the styles of two, each by what it has seen."""
+    """Return the state of two merged memories, with shares by the number of styles seen."""
     memories = one, other
     seen = one["seen"] + other["seen"]
     rows: list[list[Tensor]] = [[] if m["rows"] is None else list(m["rows"]) for m in memories]
@@ -197,7 +201,7 @@ def join_memories(one: dict[str, Any], other: dict[str, Any], capacity: int) -> 
 
 
 def _thinned(rows: Sequence[Tensor], count: int) -> list[Tensor]:
-    """Return so many of the rows, evenly spaced."""
+    """Return ``count`` of the rows, evenly spaced."""
     if len(rows) <= count:
         return list(rows)
     return [rows[i * len(rows) // count] for i in range(count)]

@@ -20,23 +20,24 @@ from .style_memory import ReservoirSampling, StyleMemory, join_memories
 
 @register("router", "style")
 class StyleRouter(Router):
-    """Routes by style (paper, Sec. 4.1).
+    """Router by style (paper, Sec. 4.1).
 
-    A style farther than ``tau`` from every centroid founds a new one (Eq. 7). Then the centroids
-    move, and the style is remembered.
+    A style farther than ``tau`` from every centroid opens a new one (Eq. 7). The style is then
+    offered to the memory, and the centroids move.
 
     Args:
-        clustering: How the centroids move; None for the paper's.
-        memory: The style memory R; None for the paper's.
-        k_max: The largest number of centroids.
-        quantile: q of ``tau``, the distance beyond which a style is new.
-        assign: Whether the returned weights come from the centroids ``"before"`` they move, as in
-            the published implementation, or ``"after"``, as in Algorithm 1.
-        learn_from: What the centroids follow: the remembered styles ``"and_current"``, as in the
-            published implementation, or ``"memory"``, to which the current style has been offered
-            first, as in Algorithm 1.
-        learn_incomplete: Learn from batches that may open no domain, too, as the published
-            implementation does. The style of a smaller batch is unlike that of a complete one.
+        clustering: Rule that moves the centroids. Defaults to None, the paper's.
+        memory: Style memory R. Defaults to None, the paper's.
+        k_max: Largest number of centroids. Defaults to 16.
+        quantile: Quantile q of source distances that gives ``tau``. Defaults to 0.999.
+        assign: Centroids that give the returned weights: those ``"before"`` the move, as in the
+            published implementation, or ``"after"``, as in Algorithm 1. Defaults to ``"before"``.
+        learn_from: Styles that move the centroids: the remembered ones ``"and_current"``, as in
+            the published implementation, or ``"memory"``, to which the current style was offered
+            first, as in Algorithm 1. Defaults to ``"and_current"``.
+        learn_incomplete: Whether to learn from incomplete batches, too, as the published
+            implementation does. Their styles differ from those of complete ones. Defaults to
+            False.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class StyleRouter(Router):
         self.learn_incomplete = learn_incomplete
 
     def fit(self, calibration: Calibration) -> StyleRouter:
-        """Take ``tau`` and the first centroid from the styles of the source."""
+        """Set ``tau`` and the first centroid from the styles of the source."""
         super().fit(calibration)
         self.tau = calibration.threshold(self.quantile, self.clustering.distance)
         self.clustering.start(calibration.centroid)
@@ -73,8 +74,8 @@ class StyleRouter(Router):
     def route(
         self, style: Tensor | None, *, may_open: bool = True, domain: str | None = None
     ) -> Route:
-        """Route one style vector and learn from it."""
-        # 320 numbers: the routing stays where the centroids are.
+        """Return the route of a style vector, and learn from it."""
+        # A style is small, so routing runs on the device of the centroids.
         style = check_finite(style).to(self.clustering.source_centroid)
         assert self.tau is not None, "fit() or load_state_dict() comes first"
         is_far = bool(self.clustering.distances(style[None]).min() > self.tau)  # Eq. 7
@@ -105,7 +106,7 @@ class StyleRouter(Router):
         return {**state, "shared": shared}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore :meth:`state_dict`; threshold and source centroid come from it, too."""
+        """Restore :meth:`state_dict`, including threshold and source centroid."""
         shared = state["shared"]
         self.clustering.load_state_dict({**state, "shared": shared["clustering"]})
         if self.k > self.k_max:
@@ -114,8 +115,8 @@ class StyleRouter(Router):
         device = self.clustering.source_centroid.device
         self.memory.load_state_dict(copied_to(shared["memory"], device))
 
-    # What an expert has in the state is the centroid of its domain. The style memory is shared:
-    # styles have no owner there.
+    # The entry of an expert is the centroid of its domain. The style memory is shared, since its
+    # styles belong to no expert.
 
     def merge_options(self) -> State:
         distance = self.clustering.distance
@@ -130,7 +131,7 @@ class StyleRouter(Router):
 
     @classmethod
     def distance(cls, options: State, shared: State, one: State, other: State) -> float:
-        """Return the distance of two centroids over ``tau`` (Eq. 7)."""
+        """Return the distance of two centroids divided by ``tau`` (Eq. 7)."""
         clustering = _clustering(options)
         distance = find("distance", options["distance"])
         a, b = (clustering.centroid(shared["clustering"], entry)[None] for entry in (one, other))

@@ -206,7 +206,7 @@ def same(folder, other):
         assert a.tally == b.tally
 
 
-def test_sigterm_ends_well_and_resume_continues(night_and_fog, tmp_path, monkeypatch):
+def test_sigterm_ends_well_and_resume_continues(night_and_fog, tmp_path, monkeypatch, capsys):
     footage, flags, whole = night_and_fog
     out = tmp_path / "out"
     segment = ReservoirInferencer.segment
@@ -221,6 +221,9 @@ def test_sigterm_ends_well_and_resume_continues(night_and_fog, tmp_path, monkeyp
         assert [line["index"] for line in run(footage, out, *flags)] == [0, 1, 2]
     assert [frames_in(path) for path in sorted((out / "overlay").iterdir())] == [2, 1]
     assert sum(expert.tally.images for expert in read_folder(out / "reservoir").experts) == 3
+    other = [*flags[:-3], "--resume", "--min-confidence=0.4", *flags[-3:]]
+    assert adapt.main([str(footage), MODEL, f"--out={out}", *other]) == 2
+    assert "min_confidence was 0.0, is 0.4" in capsys.readouterr().err
     run(footage, out, *flags[:-3], "--resume", *flags[-3:])
     same(out, whole)
     assert [frames_in(path) for path in sorted((out / "overlay").iterdir())] == [2, 1, 1, 2]
