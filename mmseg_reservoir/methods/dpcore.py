@@ -34,9 +34,9 @@ class DPCore(Vpt):
         temperature: Temperature of the weights (tau).
         ratio: Threshold for reusing a prompt (rho).
         alpha: Step of an element of weight 1 towards the new value.
-        limit: The largest number of elements; a full coreset reuses its prompts for every batch.
-            Defaults to None, as published: it grows with the stream.
-        loss: ``"alignment"``, the only one.
+        limit: Largest number of elements; a full coreset reuses its prompts for every batch.
+            Defaults to None, no limit, as published.
+        loss: Loss of the prompts; only ``"alignment"``.
         **options: See :class:`Vpt`; ``std_weight`` is the paper's lambda.
     """
 

@@ -55,7 +55,7 @@ class Petta(Rotta):
         head: Name of the ``nn.Linear`` that returns the logits. Defaults to the last one.
     """
 
-    # Without **options of RoTTA: its nu and alpha are alpha_0 and rate.
+    # There are no **options of RoTTA, since its nu and alpha are named alpha_0 and rate here.
     def __init__(
         self,
         forward: Forward,
@@ -100,7 +100,7 @@ class Petta(Rotta):
 
     @property
     def needs_source(self) -> bool:
-        """Whether source images are needed: always, for their features."""
+        """Return True: PeTTA needs the features of source images."""
         return True
 
     @torch.no_grad()
@@ -124,7 +124,7 @@ class Petta(Rotta):
         self.source_features = {name: value.to(self.source) for name, value in measured.items()}
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Adapt as RoTTA; refuse to without the features of the source."""
+        """Adapt as RoTTA; raise an error without the features of the source."""
         if self.source_features is None:
             raise ReservoirError(
                 "PeTTA has no features of the source: give it source images (source=..., or "
@@ -150,7 +150,7 @@ class Petta(Rotta):
         return prediction, losses.mean() + self.divergence * self.lambda_0 * distance
 
     def _update_divergence(self, features: Tensor, labels: Tensor) -> None:
-        """Set the divergence from the source, and the means after a successful update."""
+        """Set the divergence from the source, and the means that a successful update stores."""
         means, source = self.state["means"], self.source_features
         assert source is not None, "checked in adapt()"
         means = source["mean"].clone() if means is None else means.clone()

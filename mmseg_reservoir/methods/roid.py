@@ -76,7 +76,7 @@ class Roid(AdaptationMethod):
         weights = (diversity * certainty / self.temperature).exp()
         weights = weights * (diversity >= diversity.mean())
         loss = (weights * soft_likelihood_ratio(p)).sum() / (self.batch_size or len(p))
-        if torch.isfinite(loss):  # a broken batch must not enter the average
+        if torch.isfinite(loss):  # keeps broken batches out of the average
             self.state["mean_prediction"] = moving_average(average, p.mean(dim=0), self.momentum)
         return prediction, loss
 
