@@ -9,4 +9,4 @@ __version__ = "0.1.0"
 
 __all__ = ["register"]
 
-sys.meta_path.insert(0, RenamedModules())  # before a room is searched under its old name
+sys.meta_path.insert(0, RenamedModules())  # first, so that it sees old names before other finders

@@ -1,4 +1,4 @@
-"""Old import paths. They work for one release, with a warning that names the new one."""
+"""Old import paths. They work for one release, with a warning that names the new path."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ RENAMED = {
     "style.source_styles": "style.calibration",
     "style.view_size": "style.encoder",
 }
-"""Old to new names of modules and rooms, below the package."""
+"""New name of each renamed module or subpackage by its old name, relative to the package."""
 
 
 class RenamedModules(MetaPathFinder, Loader):
-    """Import a renamed module, or one of a renamed room, under its old name."""
+    """An importer of renamed modules and subpackages by their old names."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec for an old name, None for all others."""
+        """Return a spec for an old name, None for any other name."""
         return None if _new_name(fullname) is None else ModuleSpec(fullname, self)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Replace the module by the renamed one."""
+        """Replace the module in ``sys.modules`` by the renamed one."""
         old, new = module.__name__, _new_name(module.__name__)
         assert new is not None
         warnings.warn(f"{old} is now {new}: import that", DeprecationWarning, stacklevel=2)
@@ -57,11 +57,11 @@ class RenamedModules(MetaPathFinder, Loader):
 
 
 def renamed_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that exported these names.
+    """Return a ``__getattr__`` for a module that exported these names before.
 
     Args:
         module: ``__name__`` of the module.
-        names: Old names, and new ones with their modules below the package.
+        names: New name by old name; new names include the module, relative to the package.
     """
 
     def get(name: str) -> Any:

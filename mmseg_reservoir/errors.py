@@ -26,8 +26,8 @@ def refusing(what: str, todo: str) -> Iterator[None]:
     """Turn the errors of incomplete or malformed data into a :class:`ReservoirError`.
 
     Args:
-        what: The data, as the beginning of a sentence.
-        todo: What the user can do, in the imperative.
+        what: Description of the data, the beginning of the message.
+        todo: Remedy in the imperative, the end of the message.
     """
     try:
         yield
@@ -56,7 +56,7 @@ THIRD_PARTY_WARNINGS = (
     ("``build_loss`` would be deprecated soon", "mmseg"),
     ("Default ``avg_non_ignore`` is False", "mmseg"),
 )
-"""Warnings of libraries that no user can act on: how they begin, and their modules."""
+"""Library warnings that users can ignore: beginning of the message, and pattern of the module."""
 
 
 def ignore_third_party_warnings() -> None:

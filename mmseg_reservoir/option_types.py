@@ -29,12 +29,12 @@ PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
 
 @dataclass(frozen=True)
 class Registered:
-    """Metadata of an annotation: a string must be the name of a registered part of this kind."""
+    """Annotation metadata: a string value must be the name of a registered part of this kind."""
 
     kind: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Let pydantic look the name up, see :func:`find`."""
+        """Return a schema that refuses unknown names, see :func:`find`."""
         from pydantic_core import core_schema
 
         from .registry import find
@@ -47,7 +47,7 @@ class Registered:
 
 
 def check_value(value: Any, annotation: Any, where: str) -> Any:
-    """Return a value, numpy's numbers as plain ones, if it fits its annotation.
+    """Return a value that fits its annotation, with numpy's numbers as Python's.
 
     A value of another type, range or choice is an error. Annotations with types other than plain
     Python values are not checked.
@@ -66,7 +66,7 @@ def check_value(value: Any, annotation: Any, where: str) -> Any:
         except ValidationError as error:
             reasons = [detail.get("ctx", {}).get("error") for detail in error.errors()]
     for reason in reasons:
-        if isinstance(reason, ReservoirError):  # of Registered
+        if isinstance(reason, ReservoirError):  # raised by Registered
             raise reason
     raise ReservoirError(f"{where} must be {expected}, got {value!r}")
 
@@ -79,7 +79,7 @@ def _validator(annotation: Any) -> TypeAdapter[Any]:
 
 
 def plain_numbers(value: Any) -> Any:
-    """Return a value with numpy's numbers as Python's, also inside of lists and dicts."""
+    """Return a value with numpy's numbers as Python's, also inside lists and dicts."""
     if type(value) in (list, tuple):
         return type(value)(map(plain_numbers, value))
     if type(value) is dict:
@@ -88,7 +88,7 @@ def plain_numbers(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    """Return lists as tuples: an option may be written as either."""
+    """Return lists as tuples, because an option may be written as either."""
     return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -102,11 +102,11 @@ _PLAIN = {
     Callable: "a function",
     NoneType: "None",
 }
-"""Plain types, and what messages call them."""
+"""Name of each plain type in messages."""
 
 
 def _describe(annotation: Any) -> str | None:
-    """Return what values an annotation allows, in words; None if it is not of plain types.
+    """Describe the values that an annotation allows; None if a type is not plain.
 
     A string in ``Annotated`` replaces the generated words.
     """

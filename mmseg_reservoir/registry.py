@@ -1,4 +1,4 @@
-"""Registered parts: one table per kind, open to custom files; and the checks of their options.
+"""Register parts by kind and name, also from custom files, and check their options.
 
 Every part that a config can choose (a method, a router, a statistic, ...) is registered under a
 name, by this package or by a file that the config imports (``custom_imports``)::
@@ -51,7 +51,7 @@ KINDS: dict[str, str] = {
     "source": "source",
     "backbone": "backbone",
 }
-"""What can be registered, and what messages call it."""
+"""Kinds of parts, and their names in messages."""
 
 
 RENAMED_OPTIONS: dict[str, str] = {
@@ -59,19 +59,22 @@ RENAMED_OPTIONS: dict[str, str] = {
     "regulariser": "regularizer",  # old name
     "standardise": "standardize",  # old name
 }
-"""Old names of options, their values and registered parts, which still work, and the new ones."""
+"""New name of each renamed option, value and registered part. Old names still work."""
 
 
 _TABLES: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
-    """Decorator: register a class or function by its name in configs, as one of ``KINDS``."""
+    """Return a decorator that registers a class or function by its name in configs.
+
+    ``kind`` is one of ``KINDS``.
+    """
     parts = table(kind)
 
     def add(part: T) -> T:
         other = parts.get(name, part)
-        # A module that is imported twice, by its name and by its path, registers its parts twice.
+        # A module that is imported by name and by path registers its parts twice.
         if getattr(other, "__qualname__", other) != getattr(part, "__qualname__", part):
             raise ReservoirError(f"the {KINDS[kind]} {name!r} is already registered: {other}")
         parts[name] = checked(part) if isinstance(part, type) else part
@@ -81,12 +84,12 @@ def register(kind: str, name: str) -> Callable[[T], T]:
 
 
 def table(kind: str) -> dict[str, Any]:
-    """Return all parts of a kind by name, as far as their modules have been imported."""
+    """Return the parts of a kind by name. Parts of modules that are not imported are missing."""
     return choose(kind, _TABLES, "kind of part")
 
 
 def find(kind: str, name: Any) -> Any:
-    """Return the part registered as ``name``. Return anything but a string as it is."""
+    """Return the part registered as ``name``, or ``name`` itself if it is not a string."""
     if not isinstance(name, str):
         return name
     parts = table(kind)
@@ -101,7 +104,7 @@ def choose(name: str, names: Mapping[str, T], what: str) -> T:
 
 
 def suggest(name: Any, valid: Iterable[str]) -> str:
-    """Return the tail of an error message: the nearest valid name and all of them."""
+    """Return the end of an error message: the most similar valid name, and all valid names."""
     valid = sorted(valid)
     near = difflib.get_close_matches(str(name), valid, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -109,7 +112,7 @@ def suggest(name: Any, valid: Iterable[str]) -> str:
 
 
 def new_name(name: str, valid: Iterable[str]) -> str:
-    """Return the new name of a renamed option, value or part, with a warning; else the name."""
+    """Return the new name of a renamed option, value or part, with a warning; else ``name``."""
     new = RENAMED_OPTIONS.get(name)
     if new is None or new not in valid or name in valid:
         return name
@@ -118,9 +121,9 @@ def new_name(name: str, valid: Iterable[str]) -> str:
 
 
 def checked(factory: T) -> T:
-    """Decorator: check the arguments of a class or function against their annotations.
+    """Decorate a class or function so that calls check their arguments against the annotations.
 
-    A class is checked in its constructor, which subclasses inherit.
+    The constructor of a class checks, so subclasses that inherit it check, too.
     """
     function: Any = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
     if function is object.__init__:
@@ -155,7 +158,7 @@ def check_options(
     where: str,
     injected: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Check the names and values of options, and return them with renamed ones by their new names.
+    """Check the names and values of options, and return them with old names replaced.
 
     Args:
         factory: The class or function that the options are for.
@@ -186,8 +189,8 @@ def construct(
 def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the named arguments of a function or class, with evaluated annotations.
 
-    A constructor's ``**options`` stands for the arguments of the one that it overrides, so that
-    these need not be repeated in every subclass.
+    If a constructor has ``**options``, the arguments of the constructor that it overrides are
+    included.
     """
     arguments: dict[str, inspect.Parameter] = {}
     for function in _constructors(factory):
@@ -201,7 +204,7 @@ def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _constructors(factory: Callable[..., Any]) -> Iterable[Callable[..., Any]]:
-    """Return the function, or the constructors of a class from its own to those of its bases."""
+    """Return the function, or the constructors of a class, then those of its bases."""
     if not isinstance(factory, type):
         return [factory]
     own = [vars(cls)["__init__"] for cls in factory.__mro__ if "__init__" in vars(cls)]
@@ -210,7 +213,7 @@ def _constructors(factory: Callable[..., Any]) -> Iterable[Callable[..., Any]]:
 
 def _evaluated(parameter: inspect.Parameter, factory: Any) -> Any:
     """Return an annotation as a type; ``Any`` if it has names for type checkers only."""
-    factory = getattr(factory, "func", factory)  # of a partial
+    factory = getattr(factory, "func", factory)  # the function of a partial
     # A dataclass has the annotations of its bases, which may be in other modules.
     bases = factory.__mro__ if isinstance(factory, type) else (inspect.unwrap(factory),)
     names = ChainMap(*(vars(sys.modules.get(base.__module__, typing)) for base in bases))

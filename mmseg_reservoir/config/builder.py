@@ -1,7 +1,7 @@
-"""Turn options into objects: the one way, for segmentation and for classification.
+"""Turn options into objects, for segmentation and for classification.
 
-A :class:`RunBuilder` resolves and checks all options of a run, and reads and computes nothing. With
-a :class:`TaskContext` it builds the pipeline, and calibrates it on source images::
+A :class:`RunBuilder` resolves and checks all options of a run, without reading files or computing.
+With a :class:`TaskContext` it builds the pipeline, and calibrates it on source images::
 
     builder = RunBuilder(SEGMENTATION, method="tent", reservoir="stream", seed=0)
     pipeline = builder.assemble(context)
@@ -39,11 +39,11 @@ class Task:
     """The defaults of a task.
 
     Args:
-        supports: What a method must be able to adapt to: ``"pixels"`` or ``"images"``.
-        statistics: What BatchNorm normalizes by, unless the method has a default.
-        under: The part of the model that adapts.
-        optimizer: The optimizer, where the method names none.
-        style: Options of the style encoder that the preset leaves open.
+        supports: Samples that a method must support: ``"pixels"`` or ``"images"``.
+        statistics: Default statistics of BatchNorm, if the method has no default.
+        under: Submodule that adapts; empty for the whole model.
+        optimizer: Default optimizer, if the method has no default.
+        style: Defaults of the style encoder, if the preset has none.
     """
 
     supports: str
@@ -58,14 +58,14 @@ SEGMENTATION = Task(
     statistics="running",  # a single image is too little to normalize by
     under="backbone",
     optimizer={"type": "Adam", "lr": 7.5e-6},  # the paper's for SegFormer-B5
-    style={},  # a batch may be a single frame, of which all is needed
+    style={},  # no crop: a batch may be a single frame
 )
 CLASSIFICATION = Task(
     supports="images",
     statistics="batch",  # as in TENT
     under="",
     optimizer={"type": "Adam", "lr": 1e-3},  # the paper's for CIFAR
-    style={"crop": 0.5},  # the middle of many images is enough (see docs/performance.md)
+    style={"crop": 0.5},  # the centers of many images suffice (see docs/performance.md)
 )
 
 
@@ -74,10 +74,10 @@ class TaskContext:
     """The model of a run, and its source images.
 
     Args:
-        model: The model with its weights loaded, on its device, in evaluation mode.
-        forward: ``(model, inputs) -> logits (N, C, *spatial)``.
-        image_range: How the inputs were normalized.
-        source: Batches of source images, or None.
+        model: Model with loaded weights, on its device, in evaluation mode.
+        forward: Function ``(model, inputs) -> logits (N, C, *spatial)``.
+        image_range: Value range of the inputs.
+        source: Batches of source images. Defaults to None.
     """
 
     model: nn.Module
@@ -89,17 +89,18 @@ class TaskContext:
 class RunBuilder:
     """The options of a run, resolved and checked.
 
-    Instead of options, an object may be given: a method, a router (``reservoir.router``), an
-    encoder (``reservoir.style``), or a calibration (``reservoir.calibration``).
+    These may be objects instead of options: the method, the router (``reservoir.router``), the
+    encoder (``reservoir.style``), and the calibration (``reservoir.calibration``).
 
     Args:
         task: ``SEGMENTATION`` or ``CLASSIFICATION``.
-        method: A name, or ``dict(type=name, optimizer=dict(type=..., lr=...), **options)``.
-        params: What adapts: ``dict(type=..., **options)``.
-        statistics: What BatchNorm normalizes by: ``"running"``, ``"batch"``, or the share of the
-            batch as a number. None: the default of the method, or else of the task.
-        reservoir: Options (see ``presets.py``), the name of a preset, or None: the plain method.
-        seed: Seed of everything random in method, params and router that has no other seed.
+        method: Name, or ``dict(type=name, optimizer=dict(type=..., lr=...), **options)``.
+        params: Parameters to adapt: ``dict(type=..., **options)``.
+        statistics: Statistics of BatchNorm: ``"running"``, ``"batch"``, or the weight of the batch
+            as a number from 0 to 1. None uses the default of the method, or else of the task.
+        reservoir: Options (see ``presets.py``) or the name of a preset. None runs the method
+            without a reservoir.
+        seed: Seed of method, params and router, unless their options contain one.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class RunBuilder:
     def replace(
         self, method: AdaptationMethod | None = None, reservoir: Options | str | None = None
     ) -> None:
-        """Use a method object, or other options of the reservoir; the rest stays."""
+        """Replace the method by an object, or the options of the reservoir."""
         if method is not None:
             self._method = method
         if reservoir is not None:
@@ -140,7 +141,7 @@ class RunBuilder:
 
     @property
     def options(self) -> dict[str, Any]:
-        """All options with their values in this run, defaults too, as plain JSON values."""
+        """All options of this run, including defaults, as plain JSON values."""
         method: dict[str, Any] = {"method": self._method}
         if isinstance(self._method, MethodBuilder):
             method = self._method.resolved_options()
@@ -149,7 +150,7 @@ class RunBuilder:
         return options
 
     def describe(self) -> str:
-        """Return the options in a few lines, one per group."""
+        """Return a description of the options, one line per group."""
         lines = ["options of this run, defaults included:"]
         for name, value in self.options.items():
             if name == "reservoir" and value is not None:
@@ -165,11 +166,11 @@ class RunBuilder:
 
     @property
     def start(self) -> WarmStart:
-        """The saved reservoir that the run starts from."""
+        """The options of the saved reservoir that the run starts from."""
         return WarmStart() if self._reservoir is None else self._reservoir.start
 
     def assemble(self, context: TaskContext) -> AdaptationPipeline:
-        """Build the pipeline. It reads no source image, so mistakes show early."""
+        """Return the pipeline, not calibrated yet. No source image is read."""
         method = self._method
         if isinstance(method, MethodBuilder):
             method = method.build(context)
@@ -178,12 +179,13 @@ class RunBuilder:
         return self._reservoir.build(method, context)
 
     def calibrate(self, pipeline: AdaptationPipeline, context: TaskContext) -> Calibration | None:
-        """Calibrate the router, then the method, on source images; or load the saved reservoir.
+        """Calibrate the pipeline on source images, or load the saved reservoir.
 
-        The router comes first: a source that shuffles then calibrates it alike for all methods.
+        The router is calibrated before the method. So it gets the same images for all methods,
+        even if the source shuffles.
 
         Returns:
-            What the router was fitted to; None if it uses no styles.
+            Calibration of the router; None if it uses no styles.
         """
         if self.start.start_from is not None:
             load_reservoir(pipeline, self.start.start_from)
@@ -192,7 +194,7 @@ class RunBuilder:
         if self._reservoir is not None and pipeline.router.needs_style:
             calibration = self._reservoir.calibrate(pipeline.encoder, context.source)
             pipeline.router.calibrate(calibration)
-        # A method object has been prepared already.
+        # A method that was passed as an object is prepared already.
         if isinstance(self._method, MethodBuilder) and pipeline.method.needs_source:
             name = type(pipeline.method).__name__
             if context.source is None:
@@ -201,7 +203,7 @@ class RunBuilder:
                 )
             _logger.info("%s reads the source images ...", name)
             pipeline.method.prepare(context.source)
-            # Every domain starts from the source's values, whatever prepare() did to them.
+            # prepare() may change parameters, but every domain starts from the source's values.
             pipeline.method.space.load(pipeline.method.source)
         is_named = getattr(context.source, "is_named", True)
         return _calibrate_safeguards(pipeline, context.source if is_named else None, calibration)
@@ -210,9 +212,7 @@ class RunBuilder:
 def _calibrate_safeguards(
     pipeline: AdaptationPipeline, source: SourceImages | None, calibration: Calibration | None
 ) -> Calibration | None:
-    """Calibrate guard and alignment by one pass of the model over source batches.
-
-    Both can do without source images.
+    """Calibrate guard and alignment by one pass over source batches, if there is a source.
 
     Returns:
         The calibration, with the reference of the alignment.
@@ -226,7 +226,7 @@ def _calibrate_safeguards(
     with alignment.measuring():
         if guard is not None:
             guard.prepare(pipeline.predict_source, None if source is None else batches)
-        for inputs in batches:  # those that the guard left over
+        for inputs in batches:  # those that the guard did not use
             pipeline.predict_source(inputs)
     if alignment.reference is None:
         alignment.take_reference(
@@ -238,7 +238,7 @@ def _calibrate_safeguards(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as plain JSON values, an object by the name of its class."""
+    """Return a value as plain JSON values; an object becomes the name of its class."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
 """Find and read config files, and apply the options of a command line to them.
 
-mmengine is imported when a config is read, so that mistakes in the options are reported at once.
+mmengine is imported only when a config is read, so that invalid options are reported without delay.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def warm_start(reservoir: Any, start_from: str | None, frozen: bool) -> dict[str
 def read_config(
     path: str | Path, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Read a config file and apply changes by dotted keys, of which some are ``optional``.
+    """Read a config file and apply changes by dotted keys, see :func:`merge_options`.
 
-    Its ``custom_imports`` are left to :func:`import_custom_modules`.
+    The modules of ``custom_imports`` are not imported (see :func:`import_custom_modules`).
     """
     return merge_options(read_file(find_config(path)), changes, optional)
 
@@ -44,7 +44,7 @@ def read_config(
 def merge_options(
     cfg: Config, changes: Mapping[str, Any], optional: Collection[str] = ()
 ) -> Config:
-    """Apply changes to a config; it must have their top-level keys, except the optional ones."""
+    """Return a config with changes. It must have their top-level keys, except optional ones."""
     valid = {*cfg, *optional}
     for key in changes:
         top = key.split(".")[0]
@@ -56,7 +56,7 @@ def merge_options(
 
 
 def set_options(cfg: Config, changes: Mapping[str, Any]) -> Config:
-    """Apply changes to a config, whatever their top-level keys are."""
+    """Apply changes to a config without a check of their top-level keys, and return it."""
     try:
         cfg.merge_from_dict(dict(changes))
     except (AttributeError, KeyError, TypeError) as error:
@@ -69,7 +69,7 @@ def set_options(cfg: Config, changes: Mapping[str, Any]) -> Config:
 
 
 def read_file(path: Path) -> Config:
-    """Read a config file; an invalid one is a :class:`ReservoirError`."""
+    """Read a config file; raise a :class:`ReservoirError` if it is invalid."""
     from mmengine.config import Config
 
     with _explain(path):
@@ -102,7 +102,7 @@ def _explain(path: str | Path) -> Iterator[None]:
 
 
 def _missing_module(error: BaseException | None) -> str | None:
-    """Return the name of the missing module; mmengine raises other errors from this one."""
+    """Return the module that is missing, from the cause of an error of mmengine."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name:
             return error.name.split(".")[0]
@@ -111,7 +111,7 @@ def _missing_module(error: BaseException | None) -> str | None:
 
 
 def find_config(path: str | Path) -> Path:
-    """Return the config file at a path, else the bundled one of that name.
+    """Return the config file at a path, else the bundled config of that name.
 
     ``configs/minicity/segformer-tiny_tent.py`` and ``minicity/segformer-tiny_tent.py`` name the
     same bundled file, so that commands of a checkout work from anywhere.

@@ -1,4 +1,4 @@
-"""The options of a method, resolved and checked: what adapts, and the optimizer that steps it."""
+"""Resolve and check the options of a method, its adapted parameters and its optimizer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for _name, _cls in vars(torch.optim).items():
 
 
 class MethodBuilder:
-    """Method, adapted parameters and optimizer."""
+    """The options of a method, its adapted parameters and its optimizer."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class MethodBuilder:
             injected["optimizer"] = self.optimizer
         method = self.method
         if method.accepts("augment"):
-            # Augmentations work on plain images, so they undo the normalization of the inputs.
+            # Augmentations need images in [0, 1], so they undo the normalization of the inputs.
             normalization = {
                 name: getattr(context.image_range, name).flatten().tolist()
                 for name in ("mean", "std")
@@ -100,7 +100,7 @@ def _check_task(method: PartSpec, task: Task) -> None:
 
 
 def _pick_optimizer(options: Options | str) -> PartSpec:
-    """Choose an optimizer of torch; its values are tried at once, on one number."""
+    """Choose an optimizer of torch, and check its values by building it for one number."""
     where = "method.optimizer"
     optimizer = pick("optimizer", options, where, "Adam", injected=("params",))
     number = torch.zeros(1, requires_grad=True)

@@ -57,7 +57,7 @@ PUBLISHED: Options = {
     "memory": PAPER["memory"],
     "router": {**PUBLISHED_CODE["router"], "learn_incomplete": False},
 }
-"""The published implementation with the paper's unbiased style memory, of complete batches."""
+"""The published implementation, with the paper's unbiased style memory of complete batches."""
 
 STREAM: Options = {
     "k_max": 16,
@@ -65,8 +65,8 @@ STREAM: Options = {
     "style": {"type": "vgg", "taps": "shallow", "statistic": "mean_var", "size": 128},
     "space": {"mean": ["standardize", "squash"], "logvar": ["standardize", "whiten", "squash"]},
     "router": {"type": "segment"},
-    # The filter never gives one expert all of the weight. A second forward pass for one percent of
-    # another expert would double the cost of every frame.
+    # The filter always gives other experts a small weight. Without this threshold, a second
+    # forward pass for one percent would double the cost of every frame.
     "pipeline": {**PUBLISHED_CODE["pipeline"], "one_hot": 0.99},
 }
 """Routing of single frames by the evidence of the last frames (see docs/routing.md)."""
@@ -76,7 +76,7 @@ ROBUST: Options = {
     "alignment": {"type": "moments"},
     "guard": {"type": "labels"},
     "pooling": {"type": "evidence"},
-    # Pooled experts are similar: an ensemble of them is not worth a second pass.
+    # Pooled experts are similar, so an ensemble is not worth a second forward pass.
     "pipeline": {
         **PUBLISHED_CODE["pipeline"],
         "ensemble": False,
@@ -94,14 +94,14 @@ PRESETS: dict[str, Options] = {
     "stream": STREAM,
 }
 DEFAULT = "robust"
-"""The preset of options that name none."""
+"""The preset of options without a preset."""
 
 
 def with_preset(options: Options | str) -> dict[str, Any]:
-    """Merge options of a reservoir over the preset that they name (``robust`` if none).
+    """Return the preset that the options name (``robust`` if none), updated by these options.
 
-    A group with another ``type`` than the preset's replaces the preset's group, because the
-    options of one strategy mean nothing to another. So does an object.
+    A group with another ``type`` than the preset's replaces the preset's whole group, because the
+    options of one type are not valid for another. An object replaces it, too.
     """
     if not isinstance(options, (Mapping, str)):
         raise ReservoirError(f"reservoir must be options or a preset's name, got {options!r}")

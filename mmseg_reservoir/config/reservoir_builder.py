@@ -1,4 +1,4 @@
-"""The options of a reservoir, resolved and checked, and the parts that they name."""
+"""Resolve and check the options of a reservoir, and build its parts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class WarmStart:
     """The saved reservoir that a run starts from.
 
     Args:
-        start_from: The folder of a saved reservoir. The run uses its experts and calibration. None
-            starts with the source model.
-        frozen: Route to the saved experts only: nothing adapts, and no expert is added.
+        start_from: Folder of a saved reservoir with experts and calibration. Defaults to None: the
+            run starts from the source model.
+        frozen: Whether to use the saved experts without adapting or adding any. Defaults to False.
     """
 
     start_from: str | None = None
@@ -55,16 +55,16 @@ SAFEGUARDS = {
     "pooling": "evidence",
     "trigger": "settled",
 }
-"""Groups of options for safeguards, and their default types. Each is off where it is None."""
+"""Groups of options for safeguards, and their default types. A group of None is off."""
 
 
 class ReservoirBuilder:
-    """Router, encoder and pipeline of a reservoir.
+    """The options of a reservoir: its router, encoder, safeguards and pipeline.
 
     Args:
         written: Options, or the name of a preset.
         seed: Seed of every part that has one.
-        style: The task's defaults of the style encoder.
+        style: Defaults of the style encoder for the task.
     """
 
     def __init__(self, written: Options | str, seed: int, style: Options | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Parts that options name: chosen and checked first, built later."""
+"""Choose parts by their options and check these; the parts are built later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PartSpec:
     """A registered part and its checked options. Nothing is built yet.
 
     Args:
-        name: The name that it is registered as.
+        name: Registered name of the part.
         factory: The class or function that builds it.
         options: The options as the user wrote them.
         injected: Arguments that the program supplies when it builds the part.
@@ -32,12 +32,12 @@ class PartSpec:
     defaults: Options = field(default_factory=dict)
 
     def build(self, **injected: Any) -> Any:
-        """Build the part. Of the injected arguments it gets those that its constructor names."""
+        """Build the part with those injected arguments that its constructor accepts."""
         accepted = {name: value for name, value in injected.items() if self.accepts(name)}
         return self.factory(**{**self.defaults, **accepted, **self.options})
 
     def resolved_options(self) -> dict[str, Any]:
-        """Return the name and all options with their values in this run, defaults included."""
+        """Return the name and all options of this run, including defaults."""
         values = {
             name: parameter.default
             for name, parameter in parameters_of(self.factory).items()
@@ -63,8 +63,8 @@ def pick(
     Args:
         kind: One of ``KINDS``.
         options: The options as the user wrote them.
-        where: Their place in the config, for messages.
-        default: The name if the user wrote none.
+        where: Their path in the config, for messages.
+        default: The name if the options have none.
         injected: Arguments that the program supplies; they are not options.
         defaults: Values of this run for options that the user left out, if the part has them.
     """
@@ -87,8 +87,8 @@ def pick(
 def without_scope(options: Any) -> Any:
     """Return options as plain dicts and lists, without the ``_scope_`` of mmengine.
 
-    mmengine adds that key to the groups that a config inherits from a package
-    (``_base_ = "mmseg::..."``). It names where a type is registered, and is no option.
+    mmengine adds that key to groups that a config inherits from a package
+    (``_base_ = "mmseg::..."``). It names the registry of a type and is not an option.
     """
     if isinstance(options, Mapping):
         return {name: without_scope(v) for name, v in options.items() if name != "_scope_"}

@@ -1,4 +1,4 @@
-"""Charts as files, drawn by matplotlib: score curves, experts over time and the paper's figures."""
+"""Charts as files, drawn with matplotlib: score curves, routing and the figures of the paper."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PRESET_SUFFIXES = {" + ReservoirTTA": "published", " + robust": "robust"}
-"""End of the name of a run with a reservoir, and its preset."""
+"""Preset of a run with a reservoir, by the suffix of its name."""
 _MARKERS = "osD^vP*X"
 _MEMORIES = {"fifo": "FIFO", "reservoir": "reservoir sampling"}
 
 Curves = Mapping[str, Sequence[Statistic]]
-"""Score by visit of each label."""
+"""Scores by visit, for each label."""
 
 
 def draw_curves(
     axis: Any, curves: Curves, title: str, colors: Mapping[str, str] | None = None, **more: Any
 ) -> None:
-    """Draw scores by visit, with a band of one deviation where there are several seeds.
+    """Draw scores by visit, with a band of one standard deviation if there are several seeds.
 
     The first curve is dashed if there are several. ``more`` are options of matplotlib's ``plot``.
     """
@@ -60,7 +60,7 @@ def plot_curves(panels: Mapping[str, Curves], path: Path, metric: str) -> None:
 
 
 def plot_comparison(runs: Mapping[str, Results], path: Path) -> None:
-    """Save the score by visit for every domain, and below it the expert of every image."""
+    """Save a figure of the score by visit for every domain, and of the expert of every image."""
     from matplotlib.figure import Figure
 
     scores = {name: scores_by_domain(results) for name, results in runs.items()}
@@ -86,7 +86,7 @@ def _single(scores: Sequence[float]) -> list[Statistic]:
 
 
 def _draw_routes(axis: Any, name: str, results: Results) -> None:
-    """Draw one column per image: its color is the expert, the ticks are the visits."""
+    """Draw one column per image in the color of its expert, with a tick for each visit."""
     experts = [route["expert"] for route in results["routes"]]
     axis.imshow([experts], aspect="auto", cmap="tab20", vmin=0, vmax=19, interpolation="nearest")
     start, middles, initials = 0, [], []
@@ -103,14 +103,14 @@ def _draw_routes(axis: Any, name: str, results: Results) -> None:
 
 
 def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
-    """Save the error by visit: one axis per method, with its reservoirs where there are some."""
+    """Save a figure of the error by visit: one axis per method, without and with reservoirs."""
     plain = [name for name in runs if not name.endswith(tuple(PRESET_SUFFIXES))]
     columns = min(5, len(plain))
     figure, axes = _axes(len(plain), 2.6, 2.2, columns, sharex=True, sharey=True)
-    for axis in axes[-columns:]:  # nothing is drawn below them
+    for axis in axes[-columns:]:  # the lowest axis of each column
         axis.tick_params(labelbottom=True)
     for axis, name in zip(axes, plain, strict=True):
-        # The method align only runs with a reservoir, by preset robust.
+        # With a reservoir, the method align always uses the preset robust.
         own = "robust" if runs[name]["reservoir"] else "plain"
         curves = {
             label: _single(scores_by_domain(runs[name + suffix])["mean"])
@@ -126,7 +126,7 @@ def plot_errors(runs: Mapping[str, Results], path: Path) -> None:
 
 
 def assignment_figure(runs: Mapping[str, Results]) -> Figure:
-    """Draw the share of each domain's images by expert; each row sums to 1."""
+    """Return a figure of the share of each domain's images by expert; each row sums to 1."""
     figure, axes = _axes(len(runs), width=4.6, height=3.4)
     for axis, (name, results) in zip(axes, runs.items(), strict=True):
         counts = assignment(results["routes"])
@@ -145,7 +145,7 @@ def assignment_figure(runs: Mapping[str, Results]) -> Figure:
 def style_figure(
     runs: Mapping[str, tuple[Results, Styles]], projection: Projection = "tsne"
 ) -> Figure:
-    """Draw t-SNE (or PCA) of the styles, with the trajectories of the experts' means."""
+    """Return a figure of t-SNE (or PCA) of the styles, with the paths of the experts' means."""
     figure, axes = _axes(len(runs), width=5.0, height=4.4)
     for axis, (name, (results, styles)) in zip(axes, runs.items(), strict=True):
         plane = style_map(results, styles, projection)
@@ -162,7 +162,7 @@ def style_figure(
 
 
 def domain_count_figure(runs: Mapping[str, Results]) -> Figure:
-    """Draw the number of experts over the first round (left) and at the end of each (right)."""
+    """Return a figure of the number of experts in the first round, and after each round."""
     figure, (left, right) = _axes(2, width=4.2, height=3.2)
     for i, (name, results) in enumerate(runs.items()):
         routes = results["routes"]
@@ -175,7 +175,7 @@ def domain_count_figure(runs: Mapping[str, Results]) -> Figure:
     left.set(xlabel="image or batch of the first round", ylabel="experts K")
     right.set(xlabel="round", ylabel="experts K at its end")
     for axis in (left, right):
-        axis.set_ylim(bottom=0)  # else a constant count gets fractions as ticks
+        axis.set_ylim(bottom=0)  # otherwise a constant count gets fractional ticks
         axis.yaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
     right.xaxis.get_major_locator().set_params(integer=True)
@@ -184,7 +184,7 @@ def domain_count_figure(runs: Mapping[str, Results]) -> Figure:
 
 
 def memory_figure(results: Results, sizes: Sequence[int]) -> Figure:
-    """Draw the domains in a memory of M styles over time: FIFO against reservoir sampling.
+    """Return a figure of the domains in a memory of M styles: FIFO and reservoir sampling.
 
     These memories ignore domains, so the figure depends only on the order of the stream.
     """
@@ -204,9 +204,9 @@ def memory_figure(results: Results, sizes: Sequence[int]) -> Figure:
 
 
 def sensitivity_figure(sweep: Sweep) -> Figure:
-    """Draw the score (left) and the number of experts (right) by the value of an option."""
+    """Return a figure of the score (left) and the number of experts (right) by an option."""
     figure, (left, right) = _axes(2, width=4.0, height=3.0)
-    # Evenly spaced: values such as 0.5, 0.9 and 0.999 would overlap.
+    # Evenly spaced, because values such as 0.9 and 0.999 would overlap.
     places = range(len(sweep.values))
     curves = {"mean of all visits": sweep.mean, "last visit": sweep.last, "experts K": sweep.k}
     for i, (label, points) in enumerate(curves.items()):

@@ -1,4 +1,4 @@
-"""The tables and warnings that a run prints when it ends."""
+"""The tables and warnings at the end of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .scores import metric_of, routing_purity
 from .tables import published_table, visit_table
 
 _COLLAPSED = 0.01
-"""Entropy in nats of a mean class distribution in which only one class is left."""
+"""Entropy in nats below which a mean class distribution counts as a single class."""
 
 
 def closing_tables(results: Results, warn: Callable[[str], object]) -> str:
@@ -55,7 +55,7 @@ def _routing(results: Results) -> str | None:
 
 
 def update_line(results: Results) -> str | None:
-    """Return a line with the numbers of updates, skipped and undone ones; None without updates."""
+    """Return a line with the numbers of updates, skipped and undone; None without updates."""
     counts: Mapping[str, int] = results["updates"]
     if not counts.get("updates") and not counts.get("not_finite") and not counts.get("rollbacks"):
         return None
@@ -107,7 +107,7 @@ _PARTS: dict[str, Callable[[Results], str | None]] = {
 
 
 def run_warnings(results: Results) -> Iterator[str]:
-    """Yield one line for everything that makes the scores less reliable than they look."""
+    """Yield one line for each reason to doubt the scores."""
     visits: list[dict[str, Any]] = results["visits"]
     counts: Mapping[str, int] = results.get("updates") or {}
     rejected = counts.get("not_finite", 0) + counts.get("rollbacks", 0)
@@ -137,7 +137,7 @@ def run_warnings(results: Results) -> Iterator[str]:
 
 
 def _collapse(routes: list[dict[str, Any]]) -> Iterator[str]:
-    # The last round shows the state of the model. A dropped frame has no prediction.
+    # Only the last round shows the final model. Dropped frames have no prediction.
     last = [route for route in routes if route["round"] == routes[-1]["round"]]
     last = [route for route in last if route.get("handled") != "dropped"]
     finite = [r["marginal_entropy"] for r in last if r.get("marginal_entropy") is not None]

@@ -1,7 +1,7 @@
-"""The colors of all charts: of runs, domains, presets and everything else."""
+"""The colors of all charts."""
 
 RUN_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"]
-"""Okabe and Ito's colors, which color-blind readers distinguish on white and on black."""
+"""Okabe and Ito's colors, which color-blind readers can distinguish on white and on black."""
 DOMAIN_COLORS = [
     "#88ccee",
     "#cc6677",
@@ -12,9 +12,9 @@ DOMAIN_COLORS = [
     "#999933",
     "#6699cc",
 ]
-"""Tol's muted colors. None of them is the color of a run."""
+"""Tol's muted colors, which differ from those of runs."""
 OTHER_COLORS = ["#3b6ea8", "#8fb8de", "#c9a227", "#7a5195", "#a3a3a3"]
-"""Colors of parts that are neither runs nor domains, such as the stages of a step."""
+"""Colors of anything but runs and domains, such as the stages of a step."""
 PRESET_COLORS = {"plain": "#d55e00", "published": "#0072b2", "robust": "#009e73"}
 ALARM = "#c8553d"
 ERROR_RGB = (215, 25, 28)

@@ -1,4 +1,4 @@
-"""Saved pseudo-labels of several runs: the gallery of the page, and a picture of hard frames."""
+"""Show saved pseudo-labels of several runs: the gallery of the page, and hard frames."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ TRUTH_SUFFIX = "_groundTruth.png"
 NO_CLASS = 255
 MOST_VISITS = 10
 WIDTH = 640
-"""Largest width of the page's pictures, since a page has dozens of them."""
+"""Largest width of the page's pictures in pixels, because a page has dozens of them."""
 
 Palette = Mapping[str, Sequence[int]]
-"""RGB by class."""
+"""RGB color of each class."""
 
 
 def gallery(runs: Sequence[ShownRun]) -> list[dict[str, Any]]:
-    """Return the frames that the page's script shows: one per domain, for every visit and run.
+    """Return one frame per domain, for the page's script, with the labels of every visit and run.
 
     Returns:
-        Per frame its ``domain``, ``name``, ``image``, ``truth`` (None without the file), the
-        ``classes`` in it with their colors, and ``layers``: the name of each run and, by round,
-        a ``picture`` with a ``note``. Empty if no run saved pseudo-labels.
+        For each frame its ``domain``, ``name``, ``image``, ``truth`` (None without the file),
+        ``classes`` with their colors, and ``layers``: the name of each run and, by round, a
+        ``picture`` with a ``note``. Empty if no run saved pseudo-labels.
     """
     saved = [run for run in runs if run.panels and run.results.get("palette")]
     frames = (_frame(saved, domain) for domain in {d: 0 for run in saved for d in run.domains})
@@ -86,7 +86,7 @@ def _layer(
 
 
 def wrong_percent(label: np.ndarray, truth: np.ndarray) -> float:
-    """Return the percentage of labeled pixels that are wrong; NaN without such a pixel."""
+    """Return the percentage of labeled pixels that are wrong; NaN if no pixel is labeled."""
     labeled = truth != NO_CLASS
     return 100 * float((label != truth)[labeled].mean()) if labeled.any() else math.nan
 
@@ -97,7 +97,7 @@ def _folder(run: ShownRun, number: int, domain: str) -> Path:
 
 
 def _labels(run: ShownRun, domain: str, frame: str) -> dict[int, tuple[np.ndarray, str]]:
-    """Return train ids and route of a frame by round; of evenly spaced rounds if these are many."""
+    """Return train ids and route of a frame by round; many rounds are thinned out evenly."""
     routes = {
         route["round"]: route
         for route in run.results["routes"]
@@ -168,11 +168,11 @@ class ComparedFrame(NamedTuple):
 def hard_frame(
     runs: Sequence[ShownRun], domain: str, truth_of: Callable[[Path], Path]
 ) -> ComparedFrame:
-    """Return the frame of the last round at which the first run labels most pixels wrong.
+    """Return the frame of the last round with the most pixels that the first run labels wrong.
 
     Only frames that all runs saved (``--show-dir``, ``--show-frames``) are compared.
 
-    ``truth_of`` gives the file with the train ids of an image.
+    ``truth_of`` returns the file with the train ids of an image.
     """
     last = runs[0].results["visits"][-1]["round"]
     images = {
@@ -209,7 +209,7 @@ def _read(file: Path, mode: int) -> np.ndarray:
 
 
 def plot_frames(frames: Sequence[ComparedFrame], palette: Palette, path: Path) -> None:
-    """Save a figure with two rows per frame: labels in colors, and below them errors in red."""
+    """Save a figure with two rows per frame: labels in color, and errors in red."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 

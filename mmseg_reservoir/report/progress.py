@@ -1,4 +1,4 @@
-"""Progress of one run or of several: bars on a terminal, plain lines elsewhere."""
+"""Show the progress of one or more runs: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..io.files import write_text
 
-_print = partial(print, flush=True)  # else the lines of a pipe would arrive in blocks
+_print = partial(print, flush=True)  # otherwise lines through a pipe arrive in blocks
 _SECONDS_PER_WRITE = 1.0
 
 
@@ -37,20 +37,20 @@ class Position(NamedTuple):
 
 @dataclass(eq=False)
 class StreamProgress:
-    """Show round, domain, expert, K, running score and the time left of a run.
+    """A display of round, domain, expert, number of experts K, running score and time left.
 
     Use it as a context, or call `start` and `stop`.
 
     Args:
         total: Length of the stream; None if it is unknown.
-        unit: What the length counts. Defaults to "images".
-        rounds: Rounds of the stream; None if they are unknown.
-        quiet: Show nothing.
-        interval: Seconds between plain lines, where the output is no terminal. Defaults to 30.
-        write_line: Prints a plain line. Defaults to `print`.
-        log_line: Receives the line of a visit that the bar has shown, for a log file.
-        file: JSON file with the newest `Position`, written at most once per second, for a
-            program that watches the run. Defaults to None, no file.
+        unit: Unit of the length. Defaults to "images".
+        rounds: Number of rounds; None if it is unknown.
+        quiet: Whether to show nothing.
+        interval: Seconds between plain lines, if the output is no terminal. Defaults to 30.
+        write_line: Function that prints a plain line. Defaults to `print`.
+        log_line: Function that logs the last line of a visit, if a bar is shown.
+        file: JSON file with the newest `Position` for other programs, written at most once per
+            second. Defaults to None, no file.
     """
 
     total: int | None
@@ -85,7 +85,7 @@ class StreamProgress:
             self._bar.start()
 
     def skip(self, count: int) -> None:
-        """Start after so many images, which an earlier run has done."""
+        """Start after ``count`` images, which an earlier run has done."""
         self._done = self._skipped = count
 
     def state_dict(self) -> dict[str, Any]:
@@ -105,9 +105,9 @@ class StreamProgress:
         score: str = "",
         count: int = 1,
     ) -> None:
-        """Advance by ``count`` images, to which one expert of ``k`` adapted.
+        """Advance by ``count`` images of one ``expert`` of ``k``.
 
-        The round is None in a stream without rounds. ``score`` is the running score with its name.
+        ``round`` is None in a stream without rounds. ``score`` is the running score with its name.
         """
         self._done += count
         of = f"/{self.rounds}" if self.rounds else ""
@@ -162,16 +162,16 @@ class StreamProgress:
 
 
 class RunsProgress:
-    """Show frames done, frames per second, current expert and time left of every run.
+    """A display of frames done, frames per second, current expert and time left of every run.
 
-    The last row is the sum. Its time left assumes that a run which has not started takes the mean
-    time per frame of the others.
+    The last row is the sum. Its time left assumes the mean time per frame for runs that have not
+    started.
 
     Args:
         names: Names of the runs.
-        frames: Frames of each run.
+        frames: Number of frames of each run.
         workers: Number of runs at once.
-        interval: Seconds between plain lines, where the output is no terminal. Defaults to 15.
+        interval: Seconds between plain lines, if the output is no terminal. Defaults to 15.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class RunsProgress:
 
     def update(self, name: str, position: Position) -> None:
         now = time.monotonic()
-        # Frames before the first position are left out: loading the model is not part of the rate.
+        # Measure from the first position, because loading the model is not part of the rate.
         since, before = self._first.setdefault(name, (now, position.done))
         self._done[name] = position.done
         if position.done > before:

@@ -1,4 +1,4 @@
-"""The published numbers in the ``metafile.yaml`` beside a config."""
+"""Read the published results in the ``metafile.yaml`` beside a config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .scores import by_domain, mean_by_visit
 
 METAFILE = "metafile.yaml"
 MEAN = "mean"
-"""The "domain" of a published table that only has means over the domains."""
+"""Name of the domain in a published table that only has means over the domains."""
 _METRIC = re.compile(r"(?:mIoU|error) visit (\d+)")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where available
 
@@ -41,19 +41,19 @@ class Row:
 
     @property
     def visits(self) -> list[int]:
-        """The visits that are published for every domain."""
+        """Visits that are published for every domain."""
         return sorted(set.intersection(*map(set, self.scores.values())))
 
     def mean(self, visit: int) -> float:
-        """Return the mean over the domains at a visit, which the paper's table does not have."""
+        """Return the mean over the domains at a visit, which is not in the paper's table."""
         return sum(row[visit] for row in self.scores.values()) / len(self.scores)
 
 
 def load_rows(metafile: str | Path) -> list[Row]:
-    """Return all rows of a metafile in OpenMMLab's format, in their order.
+    """Return all rows of a metafile in OpenMMLab's format.
 
-    If the config of a model is a table, the model has the key ``Row``. If its results have the key
-    ``Stream``, it has one row per stream.
+    A model has the key ``Row`` if its config is a table. It has one row per stream if its results
+    have the key ``Stream``.
     """
     try:
         models = yaml.load(Path(metafile).read_text(encoding="utf-8"), _Loader)["Models"]
@@ -85,19 +85,18 @@ def find_row(
 ) -> Row | None:
     """Return the published row of a config file; None if there is no such row.
 
-    The metafile is read from the config's folder, else from the bundled folder of that name.
+    The metafile is in the config's folder, else in the bundled folder of that name.
 
     Args:
-        config: The config file; None returns None.
-        stream: Name of the run's stream (see `stream_name`). A published row without a stream
-            matches every name.
+        config: Config file; None has no row.
+        stream: Name of the run's stream (see `stream_name`). A row without a stream matches any.
         row: Row of the config, if the config is a table.
     """
     if not config:
         return None
     folder = Path(config).parent.resolve()
     metafiles = [folder / METAFILE]
-    # A record may come from another machine, or be read from another working directory.
+    # The config's path may be of another machine or working directory.
     if not metafiles[0].is_file():
         bundled = sorted(shipped("configs").rglob(METAFILE))
         metafiles = [file for file in bundled if file.parent.name == folder.name]
@@ -115,7 +114,7 @@ def row_of(results: Mapping[str, Any]) -> Row | None:
 
 
 def stream_name(record: Mapping[str, Any] | None) -> str | None:
-    """Return the name of a recorded stream in metafiles: ``"csc"``, ``"csc dirichlet 0.1"``."""
+    """Return a stream's name in metafiles, such as ``"csc"`` or ``"csc dirichlet 0.1"``."""
     if not record:
         return None
     correlation = record.get("correlation")
@@ -125,15 +124,15 @@ def stream_name(record: Mapping[str, Any] | None) -> str | None:
 def beside_published(
     visits: Sequence[Mapping[str, Any]], row: Row
 ) -> dict[str, dict[int, tuple[float, float]]]:
-    """Return the run's and the published score by domain and published visit.
+    """Return pairs of the run's and the published score, by domain and published visit.
 
-    The mean is over the domains that both have. Empty if the run reached no published visit.
+    The mean is over common domains. The result is empty if the run reached no published visit.
     """
     ours = by_domain(visits)
     if set(row.scores) == {MEAN}:
         ours = {MEAN: mean_by_visit(ours)}
     domains = [domain for domain in row.scores if domain in ours]
-    # The last round of an interrupted run may lack domains.
+    # Domains may be missing in the last round of an interrupted run.
     reached = min((len(ours[domain]) for domain in domains), default=0)
     shown = [visit for visit in row.visits if visit <= reached]
     if not shown:

@@ -1,4 +1,4 @@
-"""The routes of a run as charts and texts show them: experts, domains, styles and guard events."""
+"""Evaluate the routes of a run for charts and texts: experts, domains, styles, guard events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Routes = Sequence[Mapping[str, Any]]
 Projection = Literal["pca", "tsne"]
 MOST_SEGMENTS = 200
 FEWEST_STYLES = 5
-"""Fewer styles are not drawn."""
+"""Smallest number of styles that is drawn."""
 _PERPLEXITY = 30
 
 
@@ -65,7 +65,7 @@ def segments(routes: Routes, most: int = MOST_SEGMENTS) -> list[tuple[str, Route
 
 
 def expert_use(routes: Routes) -> tuple[list[str], list[list[float]], list[int]]:
-    """Return the segments, their shares of routes by expert (rows), and K at the end of each."""
+    """Return the segments' labels, their shares of routes by expert (rows), and their last K."""
     labels, parts = zip(*segments(routes), strict=True)
     count = 1 + max(route["expert"] for route in routes)
     used = [Counter(route["expert"] for route in part) for part in parts]
@@ -84,7 +84,7 @@ def mean_by_segment(routes: Routes, name: str) -> dict[str, float]:
 
 
 def timeline(experts: Sequence[int]) -> str:
-    """Return which expert had which frames: ``"0-13: 0 | 14-27: 1 | 28: 0"``."""
+    """Return the frames and their expert as text, such as ``"0-13: 0 | 14-27: 1 | 28: 0"``."""
     spans, start = [], 0
     for expert, members in groupby(experts):
         last = start + len(list(members)) - 1
@@ -94,28 +94,28 @@ def timeline(experts: Sequence[int]) -> str:
 
 
 class GuardEvent(NamedTuple):
-    """One time that the guard pulled an expert back."""
+    """One intervention of the guard, which moves an expert back toward the source."""
 
     step: int
     label: str
     """Domain and round."""
     expert: int
     reason: str
-    """The alarm that exceeded its bound the most."""
+    """Alarm with the largest ratio to its bound."""
     excess: float
-    """Its value over its bound."""
+    """Ratio of the alarm's value to its bound."""
     keep: float
-    """Share of the expert's change since the source that was kept."""
+    """Share of the expert's difference from the source that was kept."""
 
 
 GUARD_ALARMS = {"lost": "lost classes", "drift": "drifted", "overconfident": "became overconfident"}
-"""The alarms of a recorded guard event, in words."""
+"""Text for each alarm of a guard event."""
 
 
 def guard_events(results: Results) -> list[GuardEvent]:
     """Return the events of the guard in the order of the stream."""
     routes = results["routes"]
-    # The guard counts batches; routes are of batches in classification, images in segmentation.
+    # The guard counts batches. A route is a batch in classification, an image in segmentation.
     size = (results["config"].get("test_dataloader") or {}).get("batch_size", 1)
     events = []
     for event in (results.get("guard") or {}).get("events", []):
@@ -130,7 +130,7 @@ def guard_events(results: Results) -> list[GuardEvent]:
 
 
 def memory_balance(routes: Routes, kind: str, capacity: int) -> tuple[list[str], list[list[float]]]:
-    """Replay a stream into a style memory of this kind, with the domain's number as the style.
+    """Replay a stream into a style memory of a ``kind``, with the domain's number as the style.
 
     Returns:
         The domains, and their shares (rows) of the memory after every route.
@@ -153,14 +153,14 @@ def memory_balance(routes: Routes, kind: str, capacity: int) -> tuple[list[str],
 
 
 class StyleMap(NamedTuple):
-    """Styles in the plane, points ``(n, 2)``, and the paths of the experts' means."""
+    """Styles as points ``(n, 2)`` in the plane, and the paths of the experts' means."""
 
     points: np.ndarray
     domains: list[str]
     experts: list[int]
     rounds: list[int]
     paths: dict[int, list[tuple[int, float, float]]]
-    """By expert: round, x and y of the mean of its styles up to the end of that round."""
+    """Round, x and y of the mean of an expert's styles until the end of that round, by expert."""
 
     def points_by_domain(self) -> dict[str, list[int]]:
         """Return the indices of the points of every domain."""
@@ -171,7 +171,7 @@ class StyleMap(NamedTuple):
 
 
 def style_map(results: Results, styles: Styles, projection: Projection = "pca") -> StyleMap:
-    """Project the stored styles, after scaling every channel to variance 1.
+    """Return a projection of the stored styles, after scaling every channel to variance 1.
 
     t-SNE cannot project a point later, so the means of the experts are part of its input.
     """
@@ -194,7 +194,7 @@ def style_map(results: Results, styles: Styles, projection: Projection = "pca") 
         perplexity = min(_PERPLEXITY, (len(everything) - 1) / 3)
         plane = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(everything)
     else:
-        # Fit to the styles alone: a mean would count as much as a style.
+        # Fit only to the styles, because the means must not affect the projection.
         plane = PCA(2, random_state=0).fit(vectors).transform(everything)
     paths: dict[int, list[tuple[int, float, float]]] = {}
     for (expert, number), (x, y) in zip(steps, plane[len(vectors) :].tolist(), strict=True):

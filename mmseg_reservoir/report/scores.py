@@ -1,4 +1,4 @@
-"""Scores, times and routing purity of a run, from the content of its ``results.json``."""
+"""Compute scores, times and routing purity of a run from its ``results.json``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def by_domain(visits: Visits) -> dict[str, list[float]]:
     scores: dict[str, list[float]] = defaultdict(list)
     for visit in visits:
         score = visit[metric]
-        # A visit without a labeled pixel has no score. JSON has only null for that.
+        # A visit without a labeled pixel has no score, which is null in JSON.
         scores[visit["domain"]].append(math.nan if score is None else score)
     return dict(scores)
 
@@ -38,19 +38,19 @@ def mean_by_visit(scores: Mapping[str, Sequence[float]]) -> list[float]:
 
 
 def finite_mean(scores: Sequence[float]) -> float:
-    """Return the mean of all scores that are not NaN; NaN without any."""
+    """Return the mean of all scores that are not NaN; NaN if all are."""
     available = [score for score in scores if not math.isnan(score)]
     return sum(available) / len(available) if available else math.nan
 
 
 def scores_by_domain(results: Results) -> dict[str, list[float]]:
-    """Return the score by visit of every domain and, as ``"mean"``, of their mean."""
+    """Return the scores by visit of every domain and, as ``"mean"``, their mean."""
     scores = by_domain(results["visits"])
     return scores | {"mean": mean_by_visit(scores)}
 
 
 def class_scores(results: Results, round: int) -> dict[str, dict[str, float | None]]:
-    """Return class -> domain -> score in a round, without the classes that no domain has."""
+    """Return the score in a round by class and domain, without classes that no domain has."""
     scores: dict[str, dict[str, float | None]] = {}
     for visit in results["visits"]:
         if visit["round"] == round:
@@ -60,7 +60,7 @@ def class_scores(results: Results, round: int) -> dict[str, dict[str, float | No
 
 
 class Forgetting(NamedTuple):
-    """The best visit of a domain (counted from 1) against its last visit."""
+    """The best visit of a domain (from 1), compared with its last visit."""
 
     best_visit: int
     best: float
@@ -70,7 +70,7 @@ class Forgetting(NamedTuple):
 
 
 def forgetting(visits: Visits) -> dict[str, Forgetting]:
-    """Return how far the last visit of every domain is from its best visit."""
+    """Return the difference between best and last visit for every domain."""
     sign = -1 if metric_of(visits) == "error" else 1
     losses = {}
     for domain, scores in by_domain(visits).items():
@@ -85,7 +85,7 @@ def forgetting(visits: Visits) -> dict[str, Forgetting]:
 def routing_purity(routes: Sequence[Mapping[str, Any]]) -> float:
     """Return the share of images that belong to the most frequent domain of their expert.
 
-    A single expert has the share of the largest domain: 0.25 for four equal ones.
+    With a single expert it is the share of the largest domain: 0.25 for four equal domains.
     """
     members: dict[int, Counter] = defaultdict(Counter)
     for route in routes:
@@ -95,9 +95,9 @@ def routing_purity(routes: Sequence[Mapping[str, Any]]) -> float:
 
 
 def milliseconds_by_stage(results: Results) -> dict[str, float]:
-    """Return the time per image by stage, or in one entry if stages were not measured.
+    """Return the milliseconds per image by stage, or in one entry if stages were not measured.
 
-    The sum is the median over the run. Stages have only mean times, so these give the shares.
+    The sum is the median over the run. It is split by the mean times of the stages.
     """
     times = image_times(results["routes"])
     if times is None:

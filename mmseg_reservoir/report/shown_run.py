@@ -1,4 +1,4 @@
-"""Runs to show: their names, records and base runs."""
+"""Load runs for reports, with their names, records and base runs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class ShownRun:
 
     @property
     def domains(self) -> list[str]:
-        """The domains of all visits, in the order of their first visit."""
+        """Domains in the order of their first visit."""
         return list(dict.fromkeys(visit["domain"] for visit in self.results["visits"]))
 
     @property
     def panels(self) -> Path | None:
-        """The folder of its pseudo-labels; None if they were not saved or have been removed."""
+        """Folder of the run's pseudo-labels; None if they do not exist."""
         for hook in self.results["config"].get("custom_hooks") or []:
             if hook["type"] == "PseudoLabelHook" and Path(hook["show_dir"]).is_dir():
                 return Path(hook["show_dir"])
         return None
 
     def base(self, runs: Sequence[ShownRun]) -> ShownRun | None:
-        """Return the run of the same method and domains without a reservoir."""
+        """Return the run of the same method and domains without a reservoir, if any."""
         if not self.results["reservoir"]:
             return None
         for run in runs:
@@ -52,8 +52,8 @@ class ShownRun:
 def load_runs(arguments: Sequence[str]) -> list[ShownRun]:
     """Load runs from work directories, folders above them, or ``results.json`` files.
 
-    ``TENT=work_dirs/tent`` sets the name of a run. Other runs have the name of their config, with
-    the options in which runs of one config differ. Runs of the same name also have their seed.
+    ``TENT=work_dirs/tent`` sets the name of a run. The default name is that of the config, with
+    the options in which runs of one config differ, and the seed if names are still equal.
     """
     records: dict[Path, Results] = {}
     names: dict[Path, str] = {}
@@ -83,7 +83,7 @@ def load_runs(arguments: Sequence[str]) -> list[ShownRun]:
     for file, results in records.items():
         seed = f" (seed {results['seed']})" if often[names[file]] > 1 else ""
         styles = read_styles(file.parent)
-        if styles is not None:  # their file may be newer than the record
+        if styles is not None:  # the styles' file may be newer than the record
             styles = styles.of_first(len(results["routes"]))
         shown.append(ShownRun(names[file] + seed, results, styles))
     return shown

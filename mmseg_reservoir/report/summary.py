@@ -1,4 +1,4 @@
-"""Statistics over several runs: seeds of a config, and values of one option."""
+"""Compute statistics over several runs: seeds of a config, or values of one option."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .scores import metric_of, routing_purity, scores_by_domain
 from .tables import make_table
 
 VISITS = {"mIoU": (1, 4, 7, 10), "error": (1, 5, 10, 15, 20)}
-"""Visits in the table by metric. Those of mIoU are the paper's; its error tables have all 20."""
+"""Visits in the table by metric. For mIoU these are the paper's."""
 NOTE = (
     "mIoU, or error of classifiers, in percent at a visit, mean over the domains: mean over the "
     "seeds ± sample deviation (- for one seed). The means of published rows are over the "
@@ -32,7 +32,7 @@ CONSTANT_NOTE = f"{_CONSTANT} nothing random in this row: every seed gives exact
 
 @dataclass(frozen=True)
 class Statistic:
-    """Mean and sample deviation over seeds; the deviation of one value is None."""
+    """Mean and sample standard deviation over seeds; the deviation of one value is None."""
 
     mean: float
     deviation: float | None
@@ -44,7 +44,7 @@ class Statistic:
         return cls(mean(values), stdev(values) if len(values) > 1 else None)
 
     def text(self, digits: int = 2) -> str:
-        """Return ``34.87 ± 0.12``, or ``34.87 ± -`` of one value."""
+        """Return text such as ``34.87 ± 0.12``, or ``34.87 ± -`` for one value."""
         if math.isnan(self.mean):
             return "-"
         deviation = "-" if self.deviation is None else f"{self.deviation:.{digits}f}"
@@ -65,7 +65,7 @@ class Group:
     runs: dict[Path, Results]
     row: Row | None = None
     scores: dict[str, list[Statistic]] = field(init=False)
-    """The score by visit of every domain and of their mean, at the visits that all runs have."""
+    """Scores by visit for every domain and for their mean, at the visits that all runs have."""
 
     def __post_init__(self) -> None:
         by_run = [scores_by_domain(results) for results in self.runs.values()]
@@ -84,12 +84,12 @@ class Group:
 
     @property
     def incomplete(self) -> bool:
-        """Whether images of a run were skipped."""
+        """Whether a run skipped images."""
         return any(_skipped(results) for results in self.runs.values())
 
     @property
     def constant(self) -> bool:
-        """Whether several seeds gave exactly the same scores at every visit."""
+        """Whether several seeds have exactly the same scores at every visit."""
         return all(score.deviation == 0 for row in self.scores.values() for score in row)
 
     @property
@@ -110,9 +110,8 @@ class Group:
 def summarize(runs: Mapping[Path, Results]) -> tuple[list[Group], list[str]]:
     """Return groups of comparable runs in the order of their first run, and warnings.
 
-    Unfinished runs and repeated seeds are left out. Runs of one group with different data,
-    versions or stream orders are kept, since only the user knows whether that matters. A warning
-    names each of them.
+    Unfinished runs and repeated seeds are left out. Runs of a group that differ in data, versions
+    or stream order are kept with a warning, because only the user can judge the difference.
     """
     warnings: list[str] = []
     members: dict[str, dict[Path, Results]] = defaultdict(dict)
@@ -154,7 +153,7 @@ def _skipped(results: Results) -> int:
 
 
 def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
-    """Return all numbers, for other programs."""
+    """Return all numbers as plain data for other programs."""
     return {
         "groups": [
             {
@@ -174,7 +173,7 @@ def to_json(groups: Sequence[Group], warnings: Sequence[str]) -> dict[str, Any]:
 
 
 def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
-    """Return one row per group, with the published row below it where there is one."""
+    """Return a table with one row per group, and below it the published row, if any."""
     visits = sorted({visit for group in groups for visit in VISITS[group.metric]})
     header = ["run", "seeds", "visits", *(f"visit {v}" for v in visits), "last", "experts K"]
     rows = []
@@ -207,7 +206,7 @@ def summary_table(groups: Sequence[Group], markdown: bool = False) -> str:
 def _cell(group: Group, value: Statistic | None, digits: int) -> str:
     if value is None:
         return "-"
-    # A deviation of 0 is no measurement where nothing is random.
+    # Do not show a deviation of 0 if the runs have no randomness.
     constant = group.constant and value.deviation == 0
     return f"{value.mean:.{digits}f}" if constant else value.text(digits)
 
@@ -230,14 +229,14 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "source_images": ("source images", ("config.source_images.num_images",)),
 }
-"""By name on the command line: a title, and the keys of the option in ``results.json``."""
+"""Title and keys in ``results.json`` of each option, by its name on the command line."""
 
 
 @dataclass(frozen=True)
 class Sweep:
     """Scores and experts by the values of an option, in ascending order.
 
-    ``mean`` is the score over all domains and visits, ``last`` that of the last visit.
+    ``mean`` is the mean score over all domains and visits, ``last`` that of the last visit.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Tables of scores: of one run, beside its published row, and of several runs."""
+"""Make tables of scores: one run, one run beside its published row, or several runs."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def make_table(
 ) -> str:
     """Return a table as text.
 
-    A row of None is a line between two rows; Markdown has none. The first ``text_columns`` are
-    aligned left.
+    A row of None is a line between two rows, except in Markdown. The first ``text_columns``
+    columns are aligned left.
     """
     columns = [str(name) for name in header]
     cells = [None if row is None else [str(cell) for cell in row] for row in rows]
@@ -69,7 +69,7 @@ def make_table(
 
 
 def score_cells(scores: Sequence[float], count: int) -> list[str]:
-    """Return one cell per score, empty cells up to ``count``, and a cell with the mean."""
+    """Return one cell per score, padded to ``count`` cells, and a cell with the mean."""
     cells = [_cell(score) for score in scores]
     return [*cells, *[""] * (count - len(scores)), _cell(finite_mean(scores))]
 
@@ -79,7 +79,7 @@ def _cell(score: float) -> str:
 
 
 def visit_table(visits: Visits) -> str:
-    """Return the scores of a run: rows are domains, columns are visits."""
+    """Return a table of a run's scores: rows are domains, columns are visits."""
     scores = by_domain(visits)
     rounds = max(map(len, scores.values()))
     incomplete: dict[str, list[bool]] = defaultdict(list)
@@ -104,7 +104,7 @@ def visit_table(visits: Visits) -> str:
 
 
 def published_table(visits: Visits, row: Row) -> str | None:
-    """Return a run's scores, the published ones and the differences; None without a common visit.
+    """Return a table of scores, published scores and differences; None without a common visit.
 
     The run's scores are marked as in `visit_table` if images were skipped.
     """
@@ -114,7 +114,7 @@ def published_table(visits: Visits, row: Row) -> str | None:
     rows: list[list[str] | None] = []
     ours = "ours" + INCOMPLETE * any(visit.get("skipped") for visit in visits)
     for domain, cells in pairs.items():
-        digits = 2 if domain == MEAN else 1  # as published; a mean of four has one more
+        digits = 2 if domain == MEAN else 1  # as published; the mean has one more
         rows.append([domain, ours, *(f"{mine:.2f}" for mine, _ in cells.values())])
         rows.append(["", "published", *(f"{theirs:.{digits}f}" for _, theirs in cells.values())])
         rows.append(
@@ -125,7 +125,7 @@ def published_table(visits: Visits, row: Row) -> str | None:
 
 
 def comparison_table(runs: Mapping[str, Results]) -> str:
-    """Return the scores of several runs: a block per domain, a row per run, a column per visit."""
+    """Return a table of several runs: a block per domain, a row per run, a column per visit."""
     scores = {name: scores_by_domain(results) for name, results in runs.items()}
     rounds = max(len(rows["mean"]) for rows in scores.values())
     lines: list[list[str] | None] = []
@@ -138,7 +138,7 @@ def comparison_table(runs: Mapping[str, Results]) -> str:
 
 
 def last_visit_table(runs: Mapping[str, Results]) -> str:
-    """Return one row per run: the scores of the last visit, experts, routing purity and cost.
+    """Return a table with a row per run: scores of the last visit, experts, purity and cost.
 
     The cost is the median time per image, with quartiles.
     """
@@ -158,7 +158,7 @@ def last_visit_table(runs: Mapping[str, Results]) -> str:
 
 
 def error_table(runs: Mapping[str, Results], visits: Sequence[int] = ERROR_VISITS) -> str:
-    """Return one row per classifier: errors by visit, their mean, experts, purity and CPU time."""
+    """Return a table with a row per classifier: errors by visit, experts, purity, CPU time."""
     means = {name: scores_by_domain(results)["mean"] for name, results in runs.items()}
     length = max(map(len, means.values()))
     shown = [visit for visit in visits if visit <= length]
@@ -181,7 +181,7 @@ def error_table(runs: Mapping[str, Results], visits: Sequence[int] = ERROR_VISIT
 
 
 def has_collapsed(errors: Sequence[float]) -> bool:
-    """Return whether the last error is far above the lowest one."""
+    """Return whether the last error is far above the lowest error."""
     best, last = min(errors), errors[-1]
     return last > COLLAPSE_FACTOR * best and last > best + COLLAPSE_POINTS
 

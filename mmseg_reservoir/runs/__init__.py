@@ -1,4 +1,4 @@
-"""Runs: what they record, and how they resume exactly."""
+"""Record runs, and resume them exactly."""
 
 from .._renamed import renamed_names
 

@@ -1,4 +1,4 @@
-"""The global random generators; private ones are saved with the part that uses them."""
+"""The global random generators. A part with a private generator saves it itself."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def seed_generators(seed: int) -> None:
 
 
 def save_generators() -> dict[str, Any]:
-    """Return the state of these generators, as plain data and tensors."""
+    """Return the state of all global generators as plain data and tensors."""
     name, keys, *rest = cast(tuple, np.random.get_state())
     return {
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all(),  # none without a GPU
+        "cuda": torch.cuda.get_rng_state_all(),  # empty without a GPU
     }
 
 

@@ -1,4 +1,4 @@
-"""The identity of a run: only the run that saved a state may resume from it."""
+"""The identity of a run, because a state is only valid for the run that saved it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Matches the address of an object in memory, which differs in every process."""
 _SHOWN = 5
 _REPEATED = "config.randomness.seed"
-"""The seed of a config, which may leave it out; the fact ``seed`` has it."""
+"""The key of the seed in a config, which is optional. The entry ``seed`` always has the seed."""
 _FACTS = ("seed", "data", "stream", "options", "versions")
 
 
 def run_identity(record: Mapping[str, Any], weights: str) -> dict[str, Any]:
-    """Return all that the numbers of a run depend on, as plain JSON values.
+    """Return everything that determines the numbers of a run, as plain JSON values.
 
     Args:
-        record: The content of ``results.json``. Its config, data, stream, options, seed and
-            versions count.
-        weights: A hash of the model's weights; where they were read from does not matter.
+        record: Content of ``results.json``, of which config, data, stream, options, seed and
+            versions are used.
+        weights: Hash of the model's weights; their path does not matter.
     """
     config = without_irrelevant(record["config"])
     config.pop("load_from", None)
@@ -41,7 +41,7 @@ def check_identity(
     where: object,
     instead: str = "start again (--overwrite, or another --work-dir)",
 ) -> None:
-    """Refuse the state of another run, with a message that shows what differs."""
+    """Raise an error with the differences if a state was saved by another run."""
     changes = [c for c in differences(flatten(saved), flatten(now)) if c[0] != _REPEATED]
     if not changes:
         return

@@ -1,4 +1,4 @@
-"""Finished runs on disk: read them, group those that are comparable, name the groups."""
+"""Read the runs on disk, group comparable runs, and name the groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .route_log import FILE, read_routes
 Results = Mapping[str, Any]
 """The content of a ``results.json``."""
 
-# Entries of a config that cannot change a result.
+# Entries of a config that do not affect results.
 _IRRELEVANT = (
     "work_dir",
     "log_level",
@@ -28,7 +28,7 @@ _ONLY_SHOW = ("PseudoLabelHook", "ProgressHook", "ResultsHook", "ResumeHook")
 
 
 def read_runs(paths: Iterable[str | Path]) -> dict[Path, Results]:
-    """Read all ``results.json`` in or anywhere below the given folders, or the given files.
+    """Return the content of each ``results.json`` among the given files or below the folders.
 
     Routes of an unfinished run are read from the ``routes.jsonl`` beside it.
     """
@@ -61,14 +61,14 @@ def _read(file: Path) -> Results:
 
 
 def without_irrelevant(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a config that can change a result."""
+    """Return a config without the entries that do not affect results."""
     relevant = {key: value for key, value in config.items() if key not in _IRRELEVANT}
     hooks = config.get("custom_hooks") or []
     return relevant | {"custom_hooks": [h for h in hooks if h["type"] not in _ONLY_SHOW]}
 
 
 def _written(results: Results) -> dict[str, Any]:
-    """Return the part of a config that can change a result, without the seed, by dotted names."""
+    """Return the written options that affect results by dotted keys, without the seed."""
     config = without_irrelevant(results["config"])
     randomness = config.get("randomness") or {}
     config["randomness"] = {k: v for k, v in randomness.items() if k != "seed"}
@@ -76,13 +76,13 @@ def _written(results: Results) -> dict[str, Any]:
 
 
 def _in_force(results: Results) -> dict[str, Any]:
-    """Return the same, but with the resolved options of the run instead of the written ones.
+    """Return the same with the resolved options, which include defaults.
 
-    So it does not matter whether a config repeats a default or an option of its preset.
+    So configs are equal even if one repeats a default or an option of its preset.
     """
     written, options = _written(results), results.get("options") or {}
     kept = {key: v for key, v in written.items() if key.split(".")[0] not in options}
-    # A part without a written seed has the seed of the run.
+    # A part without a written seed uses the run's seed, which does not count here.
     return kept | {
         key: value
         for key, value in flatten(options).items()
@@ -96,17 +96,17 @@ def group_key(results: Results) -> str:
 
 
 def _stem(results: Results) -> str:
-    """Return the name of the config, and of its row; older records name only a work directory."""
+    """Return the name of the config and its row, or of the work directory in older records."""
     file = results.get("config_file") or results["config"].get("work_dir") or "unnamed config"
     stem, row = Path(file).name.removesuffix(".py"), results.get("row")
     return f"{stem}_{row}" if row else stem
 
 
 def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
-    """Name every group; groups of one config are named with the options in which they differ."""
+    """Return a name for each group: the config, with the options in which its groups differ."""
     firsts = [next(iter(group.values())) for group in groups]
     stems = [_stem(results) for results in firsts]
-    # The written options are fewer, so they make shorter names than the resolved ones.
+    # Try the written options first, because they are fewer and make shorter names.
     ways = [[options_of(results) for results in firsts] for options_of in (_written, _in_force)]
     names = []
     for i, stem in enumerate(stems):
@@ -118,7 +118,7 @@ def group_names(groups: Sequence[Mapping[Path, Results]]) -> list[str]:
 
 
 def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the first three options, as ``key=value``, in which another group differs."""
+    """Return up to three options, as ``key=value``, in which another group differs."""
     keys = sorted({key for other in others for key in other})
     differing = [k for k in keys if any(o.get(k) != options.get(k) for o in others)]
     differing.sort(key=lambda k: not k.endswith("type"))  # a type explains the other differences
@@ -127,7 +127,7 @@ def _differing(options: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
 
 
 def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
-    """Return warnings about runs of one group that differ from the first in more than the seed."""
+    """Return warnings about runs of a group that differ from the first in more than the seed."""
     warnings = []
     facts = {file: _facts(results) for file, results in group.items()}
     first, *others = facts
@@ -147,7 +147,7 @@ def find_differences(name: str, group: Mapping[Path, Results]) -> list[str]:
 
 
 def _facts(results: Results) -> dict[str, dict[str, Any] | None]:
-    """Return the facts in which the runs of a group should agree."""
+    """Return facts that should be equal for all runs of a group."""
     data, loop = results.get("data"), results["config"].get("test_cfg") or {}
     shuffled = loop.get("shuffle", "never") != "never"
     return {

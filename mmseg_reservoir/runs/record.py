@@ -1,4 +1,4 @@
-"""The record of a run, of either task: ``results.json`` and ``results.csv``."""
+"""The record of a run: ``results.json`` and ``results.csv``."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ PACKAGES = {
     "mIoU": ("mmengine", "mmsegmentation", "mmcv", "mmcv-lite", "opencv-python", "numpy", "peft"),
     "error": ("mmengine", "numpy", "scikit-learn", "timm", "peft", "pillow"),
 }
-"""Other packages that can change a number, by metric, that is by task."""
+"""Other packages that can change results, by metric."""
 
 
 @dataclass
 class RunRecord:
     """The visits and routes of a run.
 
-    ``results.json`` and ``results.csv`` are replaced as a whole, so that an interrupted run loses
-    nothing that was written. Routes are appended to ``routes.jsonl`` until the run is complete, and
-    are then a part of ``results.json``.
+    ``results.json`` and ``results.csv`` are replaced as a whole, so an interruption damages
+    neither. Routes are appended to ``routes.jsonl``. A complete run has them in ``results.json``.
 
     Args:
-        folder: Where the files go.
+        folder: Folder of the files.
         metric: ``"mIoU"`` or ``"error"``.
-        header: Entries that are available before the stream begins.
+        header: Entries that are set before the stream begins.
     """
 
     folder: Path
@@ -69,10 +68,10 @@ class RunRecord:
         """Record the routes of a batch's images; return their visit, without its score.
 
         Args:
-            round: From 1.
-            domain: The true domain.
+            round: Number of the round, from 1.
+            domain: True domain.
             images: Paths of the images.
-            outcome: The outcome of the batch.
+            outcome: Outcome of the batch.
         """
         self._observe(outcome)
         visit_key = {"round": round, "domain": domain}
@@ -86,11 +85,11 @@ class RunRecord:
         """Record the route of a batch; return its visit, without its score.
 
         Args:
-            round: From 1.
-            domain: The true domain.
-            batch: Its number in the stream, from 0.
-            outcome: The outcome of the batch.
-            scored_as: The domain of the visit. Defaults to the true domain.
+            round: Number of the round, from 1.
+            domain: True domain.
+            batch: Number of the batch in the stream, from 0.
+            outcome: Outcome of the batch.
+            scored_as: Domain of the visit. Defaults to the true domain.
         """
         self._observe(outcome)
         head = {"round": round, "domain": domain, "batch": batch, "n_images": len(outcome.logits)}
@@ -123,8 +122,8 @@ class RunRecord:
         """Mark the record as complete, write it, and return the content of ``results.json``.
 
         Args:
-            updates: Counts of the method.
-            **more: Other facts that are available only at the end.
+            updates: Counts of the method's updates.
+            **more: Other entries that are available only at the end.
         """
         times = image_times(self.routes)
         timed = {} if times is None else times.to_json()
@@ -133,7 +132,7 @@ class RunRecord:
         return self.to_json()
 
     def state_dict(self) -> dict[str, Any]:
-        """Write the routes to ``routes.jsonl``, and return everything else so far."""
+        """Write the routes to ``routes.jsonl``, and return the rest of the record."""
         self._append_routes()
         return {
             "about": strict_json(self.header),
@@ -159,7 +158,7 @@ class RunRecord:
 
     def _times(self) -> dict[tuple[int, str], Spread]:
         """Return the seconds per image by visit."""
-        # A stream that is scored as one domain has one visit per round, but routes of many domains.
+        # A stream that is scored as one domain has one visit, but many domains, per round.
         last = {round: (round, domain) for round, domain in self.visits}
         seconds = defaultdict(list)
         for route in self.routes:
@@ -197,9 +196,9 @@ class RunRecord:
     def write(self, every: float = 0.0) -> None:
         """Write ``results.json`` and ``results.csv``, which has one row per visit.
 
-        Styles that were seen go to ``styles.safetensors``. New routes go to ``routes.jsonl``; of a
-        complete run, all of them are in ``results.json`` instead. Nothing is written if the last
-        time was less than ``every`` seconds ago.
+        The sample of styles is written to ``styles.safetensors``. New routes are written to
+        ``routes.jsonl``, or all routes to ``results.json`` if the run is complete. Nothing is
+        written within ``every`` seconds after the last call that wrote.
         """
         if time.monotonic() - self._written < every:
             return
@@ -231,7 +230,7 @@ class RunRecord:
 
 
 def about_pipeline(pipeline: Any) -> dict[str, Any]:
-    """Return the entries of a record about a pipeline; None stands for the unadapted model."""
+    """Return the entries of a record about a pipeline, or about the unadapted model for None."""
     method, router = getattr(pipeline, "method", None), getattr(pipeline, "router", None)
     return {
         "method": None if method is None else type(method).__name__,
@@ -241,7 +240,7 @@ def about_pipeline(pipeline: Any) -> dict[str, Any]:
 
 
 def strict_json(value: Any) -> str:
-    """Return JSON that every reader accepts: numbers that are not finite are null."""
+    """Return JSON that every reader accepts, with null for numbers that are not finite."""
     return json.dumps(finite(value), indent=1, default=str, allow_nan=False)
 
 

@@ -1,7 +1,7 @@
 """The routes of an unfinished run: ``routes.jsonl``, one line per route.
 
-Only new lines are written, so that a long run does not write its routes again at every visit. A
-finished run has its routes in ``results.json``.
+Only new lines are written, so that a long run does not write all routes again at every visit. A
+complete run has its routes in ``results.json``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE = "routes.jsonl"
 
 
 class RouteLog:
-    """Append the routes of one run to ``routes.jsonl``.
+    """The file ``routes.jsonl`` of one run.
 
     Args:
         folder: The work directory.
@@ -30,13 +30,12 @@ class RouteLog:
         self.path = folder / FILE
         self.count = 0
         """Routes of this run that are in the file."""
-        self._size = 0  # their bytes
+        self._size = 0  # bytes of the routes
 
     def append(self, routes: Sequence[Mapping[str, Any]]) -> None:
-        """Append routes, and return when they are on the disk.
+        """Append routes, and wait until they are on the disk.
 
-        Anything else after the routes of this run is removed: lines of another run, or half a line
-        that a full disk left.
+        Content after this run's routes is removed, such as a line that a full disk cut off.
         """
         if not routes:
             return
@@ -45,7 +44,7 @@ class RouteLog:
         self.count += len(routes)
 
     def restore(self, count: int) -> list[dict[str, Any]]:
-        """Return the first ``count`` routes of the file, and remove all others from it."""
+        """Return the first ``count`` routes of the file, and remove the others from it."""
         lines = _whole_lines(self.path)[:count]
         if len(lines) < count:
             raise ReservoirError(
@@ -69,12 +68,12 @@ def read_routes(folder: Path) -> list[dict[str, Any]]:
 
 
 def take_over_routes(before: Path, folder: Path) -> None:
-    """Write the ``routes.jsonl`` that a resumed run needs, unless it is there.
+    """Copy the routes of a saved run into the ``routes.jsonl`` of the run that resumes it.
 
     Args:
-        before: The work directory of the saved state; a finished run has its routes in
-            ``results.json``.
-        folder: The work directory of the resumed run.
+        before: Work directory of the saved run. If this run is complete, its ``results.json`` has
+            the routes.
+        folder: Work directory of the run that resumes. It may be the same.
     """
     if (before / FILE).is_file():
         if before.resolve() != folder.resolve():
@@ -89,6 +88,6 @@ def _lines(routes: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """Return all complete lines with their ends; an empty list without a file."""
+    """Return all complete lines with their line ends; an empty list without a file."""
     lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     return [line for line in lines if line.endswith(b"\n")]

@@ -1,4 +1,4 @@
-"""Save the state of a run at intervals and on a signal to stop, and find the one to resume."""
+"""Save the state of a run at intervals and on a signal to stop, and find the state to resume."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _KIND = "run"
 
 
 def saved_seed(work_dir: str | Path, resume: str) -> int | None:
-    """Return the seed of the run that ``resume`` continues; None if it begins at its start.
+    """Return the seed in the state to resume from; None without a state.
 
     Args:
-        work_dir: The work directory of the run.
+        work_dir: Work directory of the run.
         resume: ``"auto"`` or the file of a state, as for :class:`RunSaver`.
     """
     if resume == "auto":
@@ -40,7 +40,7 @@ def saved_seed(work_dir: str | Path, resume: str) -> int | None:
 
 @checked
 class RunSaver:
-    """The states of one run; a context within which the work directory is this process's alone.
+    """The states of one run; a context that locks the work directory for this process.
 
     Example:
         >>> with RunSaver(tmp_path, images=100) as saver:
@@ -49,14 +49,14 @@ class RunSaver:
         ...     saver.finish()
 
     Args:
-        work_dir: Where the results are; states go to its folder ``state``.
-        resume: ``"auto"`` resumes from the newest state there, or starts at the first image if
-            there is no state. A path resumes from that file. Defaults to None, a new run.
-        overwrite: Start although the folder holds results, which are removed. Defaults to False.
+        work_dir: Folder of the results. States are in its folder ``state``.
+        resume: ``"auto"`` resumes from the newest state, or starts at the first image without a
+            state. A path resumes from that file. Defaults to None, a new run.
+        overwrite: Whether to remove existing results from the folder. Defaults to False.
         minutes: Minutes between two states; None for no limit. Defaults to 10.
         images: Images between two states. Defaults to None, no limit.
         keep_mb: Megabytes up to which the last state of a complete run is kept. Defaults to 500.
-        report: Called with messages for the user. Defaults to logging them.
+        report: Function that receives messages for the user. Defaults to logging them.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RunSaver:
         self._signals = StopSignals()
         self._open = ExitStack()
         self._header: dict[str, Any] = {}
-        self._saved: tuple[float, int] | None = None  # when, and after how many images
+        self._saved: tuple[float, int] | None = None  # time and number of images of the last state
 
     def __enter__(self) -> RunSaver:
         self._open.enter_context(locked(self.work_dir))
@@ -94,7 +94,7 @@ class RunSaver:
         self._open.close()
 
     def begin(self, identity: Mapping[str, Any]) -> Any | None:
-        """Return the state to resume from, or None for a new run, and start to handle signals.
+        """Start to handle signals, and return the state to resume from, None for a new run.
 
         Raises:
             ReservoirError: If the state was saved by another run.
@@ -124,14 +124,14 @@ class RunSaver:
         return state
 
     def restoring(self) -> AbstractContextManager[None]:
-        """Explain errors from using the state of :meth:`begin`, within this context."""
+        """Return a context that explains errors from loading the state of :meth:`begin`."""
         return refusing("the saved state does not fit this run", TO_DO)
 
     def after(self, images: int, take: Callable[[], Any], landmark: bool = False) -> None:
-        """Save the state if it is due, and stop after a signal; call this after every batch.
+        """Save the state if it is due, and stop after a signal. Call this after every batch.
 
         Args:
-            images: Number of images that the run has seen.
+            images: Number of images so far.
             take: Function that returns the state.
             landmark: Whether a state is always due, as at the end of a visit. Defaults to False.
         """
@@ -142,9 +142,9 @@ class RunSaver:
             self._signals.obey()
 
     def save(self, images: int, take: Callable[[], Any]) -> None:
-        """Save the state after so many images.
+        """Save the state after this number of images.
 
-        A full disk does not end a run: the state before is kept, and results may still be written.
+        A full disk does not end the run: the previous state is kept, and results may still fit.
         """
         try:
             self.states.save(images, take(), {**self._header, "images": images})
@@ -161,7 +161,7 @@ class RunSaver:
             self._saved = time.monotonic(), images
 
     def finish(self) -> None:
-        """Keep only the last state of a complete run, unless that is large."""
+        """Remove all states of a complete run, but keep the last one if it is small."""
         self.states.prune(1)
         for path in self.states.files():
             megabytes = path.stat().st_size / 1e6
@@ -205,7 +205,7 @@ class RunSaver:
         elif begun:
             what = f"a run that was saved after {int(begun[-1].stem)} images"
         else:
-            return  # there is no state, or only the one before the first image
+            return  # no state, or only that before the first image
         raise ReservoirError(
             f"{self.work_dir} holds {what}: continue it with --resume, replace it with "
             "--overwrite, or choose another folder with --work-dir"

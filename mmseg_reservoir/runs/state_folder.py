@@ -16,13 +16,13 @@ _KEPT = 2
 
 
 class StateFolder:
-    """Saves and reads the states of a run: ``0000000400.safetensors`` is that after 400 images.
+    """The states of a run: ``0000000400.safetensors`` is the state after 400 images.
 
     A file gets its name when all of it is on the disk. The marker ``newest`` is written last; a
     state that is newer than the marker is incomplete.
 
     Args:
-        folder: The folder, created when the first state is saved.
+        folder: Path of the folder, which is created when the first state is saved.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,20 +30,20 @@ class StateFolder:
         self._marker = folder / "newest"
 
     def files(self) -> list[Path]:
-        """Return the states that were saved completely, oldest first."""
+        """Return the files of complete states, oldest first."""
         newest = self._marker.read_text(encoding="utf-8") if self._marker.is_file() else ""
         names = sorted(self.folder.glob("[0-9]*.safetensors"))
         return [path for path in names if path.name <= newest.strip()]
 
     def save(self, images: int, state: Any, header: Mapping[str, Any]) -> Path:
-        """Save the state after so many images, and remove all but the newest two."""
+        """Save the state after this number of images, and remove all but the newest two."""
         path = write_state(self.folder / f"{images:010d}.safetensors", state, header)
         write_text(self._marker, path.name)
         self.prune(_KEPT)
         return path
 
     def newest(self) -> tuple[Path, Any, dict[str, Any]] | None:
-        """Return the newest undamaged state with its path and header; None if none was ever saved.
+        """Return path, state and header of the newest undamaged state; None without any state.
 
         Raises:
             ReservoirError: If there are states, but all are damaged, or one is of another schema.

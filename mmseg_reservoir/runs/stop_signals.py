@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a run saves its state before it stops."""
+"""Handle Ctrl-C and SIGTERM, so that a run saves its state before it stops."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 
 class StopSignals:
-    """A context in which a signal to stop is only recorded; a second one stops at once.
+    """A context that only records the first signal to stop; the second one stops at once.
 
-    Outside the main thread, where Python allows no handlers, it changes nothing.
+    It has no effect outside the main thread, where Python allows no handlers.
 
     Args:
-        at_once: Stop at the first signal, so that ``finally`` runs on SIGTERM, too. Defaults to
-            False.
-        wake: Called by the signal handler at the first signal, to end a long wait.
+        at_once: Whether to stop at the first signal, so that ``finally`` runs on SIGTERM, too.
+            Defaults to False.
+        wake: Function that the handler calls at the first signal, to end a long wait.
 
     Attributes:
         caught: The newest signal; None before the first.
@@ -50,8 +50,8 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._owner:
-            # This is a worker of a dataloader, forked with this handler. It ignores Ctrl-C, since
-            # the run needs it until it has saved its state. SIGTERM is sent to it on purpose.
+            # This is a dataloader worker, forked with this handler. It ignores Ctrl-C, because the
+            # run needs it until the state is saved. SIGTERM is sent to stop this worker.
             if number == signal.SIGTERM:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
@@ -64,7 +64,7 @@ class StopSignals:
 
 
 def stop_code(error: BaseException) -> int | None:
-    """Return the exit code of what :meth:`StopSignals.obey` raised, None for any other error."""
+    """Return the exit code for an error of :meth:`StopSignals.obey`, None for any other error."""
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT
     code = 128 + signal.SIGTERM

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # tables are made without torch, which takes seconds to impor
 
 FILE = "styles.safetensors"
 ROOM = 1000
-"""Styles that are kept: of 320 numbers each they take 0.6 MB, and a t-SNE of them seconds."""
+"""Number of styles in the sample. With 320 numbers each, they take 0.6 MB."""
 
 
 class Styles(NamedTuple):
@@ -37,7 +37,7 @@ class StyleSample:
     """A uniform sample of all styles so far, by Vitter's algorithm R.
 
     Args:
-        room: Number of styles that are kept. Defaults to 1000.
+        room: Number of styles in the sample. Defaults to 1000.
     """
 
     room: int = ROOM
@@ -45,14 +45,14 @@ class StyleSample:
     _seen: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        # Not a global generator: sampling must not change what is random in a run.
+        # A private generator, because sampling must not change the random numbers of the run.
         self._draw = random.Random(0)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def add(self, route: int, style: Tensor) -> None:
-        """Offer the style of a batch, with the index of the batch's first route."""
+        """Add the style of a batch if it is drawn; ``route`` is the index of its first route."""
         self._seen += 1
         if len(self) < self.room:
             self._kept.append((route, _copy(style)))
@@ -62,7 +62,7 @@ class StyleSample:
             self._kept[index] = (route, _copy(style))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that is needed to continue the same sample."""
+        """Return the sample and its generator."""
         kept = [{"route": route, "style": style} for route, style in self._kept]
         return {"kept": kept, "seen": self._seen, "draw": self._draw.getstate()}
 

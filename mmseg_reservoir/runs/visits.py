@@ -1,7 +1,7 @@
 """The visits of a run with their scores, and the time per image.
 
-Times are medians with quartiles. A mean would include effects other than the method's: the slow
-first step, and other work on the machine.
+Times are medians with quartiles, because the slow first step and other work on the machine would
+affect a mean.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Measure one value or more."""
+        """Return median and quartiles of one or more values."""
         if len(values) < 2:
             return cls(values[0], values[0], values[0])
         low, _, high = quantiles(values, n=4, method="inclusive")
         return cls(median(values), low, high)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries of ``results.json``, of seconds per image."""
+        """Return the entries of ``results.json`` about the seconds per image."""
         return {"seconds_per_image": self.median, "seconds_quartiles": [self.low, self.high]}
 
 
@@ -40,7 +40,7 @@ def image_times(routes: Iterable[Mapping[str, Any]]) -> Spread | None:
 
 
 def milliseconds_text(seconds: Spread | None) -> str:
-    """Return ``12 (11-14)``: milliseconds for a table; ``-`` where they were not measured."""
+    """Return milliseconds for a table, such as ``12 (11-14)``; ``-`` if not measured."""
     if seconds is None:
         return "-"
     digits = 0 if seconds.median >= 0.01 else 1
@@ -53,13 +53,13 @@ class VisitRecord:
     """One domain in one round.
 
     Attributes:
-        round: From 1.
+        round: Number of the round, from 1.
         domain: Name under which it is scored.
         score: Score in percent; None before the end of the visit.
         n_images: Number of images so far.
-        skipped: Number of images that could not be used and are not scored.
+        skipped: Number of unusable images, which are not scored.
         k: Number of experts after the last image.
-        seconds: Time for all images, for the means of the stages; None if it was not measured.
+        seconds: Time for all images in seconds; None if it was not measured.
         adapted: Number of images that were adapted to; None without a clock.
         missed: Number of images that arrived while the model was busy; None without a clock.
         more: Other measurements, such as ``per_class``.
@@ -77,7 +77,7 @@ class VisitRecord:
     more: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self, metric: str, times: Spread | None = None) -> dict[str, Any]:
-        """Return plain data, with the score under its name and the seconds per image."""
+        """Return plain data, with the score by the name of the metric and the seconds per image."""
         return {
             "round": self.round,
             "domain": self.domain,
@@ -92,7 +92,7 @@ class VisitRecord:
 
 
 def finite(value: Any) -> Any:
-    """Replace every number that is not finite by None."""
+    """Return a value with None instead of every number that is not finite."""
     if isinstance(value, Mapping):
         return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Work directories: one process at a time writes into them, and results are kept."""
+"""Work directories: let one process at a time write, and protect existing results."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _RESULTS = ("results.json", "results.csv", "routes.jsonl")
 def locked(folder: Path) -> Iterator[None]:
     """Create and lock a folder, and remove the partial files of a killed process.
 
-    The lock ends with the process. Workers of a dataloader, which may live longer, do not inherit
-    it.
+    The lock ends with the process. Dataloader workers, which may live longer, do not inherit it.
     """
     path = folder / ".lock"
     try:
@@ -63,7 +62,7 @@ def has_results(folder: Path) -> bool:
 
 
 def remove_results(folder: Path) -> None:
-    """Remove the results of a run, so that they are not taken for those of the next run."""
+    """Remove the results of a run, so that they are not mistaken for those of the next run."""
     for name in _RESULTS:
         remove_file(folder / name)
 
@@ -73,5 +72,5 @@ def describe_results(folder: Path) -> str:
     try:
         complete = json.loads((folder / _RESULTS[0]).read_text(encoding="utf-8"))["complete"]
     except (OSError, ValueError, LookupError, TypeError):
-        return "results"  # damaged ones are kept, too
+        return "results"  # damaged results, which are protected, too
     return "the results of a complete run" if complete else "the results of an unfinished run"

@@ -1,4 +1,4 @@
-"""The HTML page of one run or several. It needs the extra ``report``."""
+"""The HTML page of one or more runs. It needs the extra ``report``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...errors import ReservoirError
 
 @contextmanager
 def needs_plotly() -> Iterator[None]:
-    """Name the extra to install if an import inside this context does not find Plotly."""
+    """Return a context in which a missing Plotly is an error that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The HTML file: tables and charts of runs in one file that needs no network."""
+"""Write tables and charts of runs to one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Section:
     key: str
     """Anchor of the section."""
     link: str = ""
-    """Text of its link in the navigation; no link if it is empty."""
+    """Text of the link in the navigation; empty for no link."""
     least: int = 400
-    """Least width of a chart in pixels, on screens that are wide enough."""
+    """Smallest width of a chart in pixels, if the screen is wide enough."""
 
 
 def write_page(
     runs: Sequence[ShownRun], path: Path, warn: Callable[[str], object], title: str = ""
 ) -> Path:
-    """Write the page of some runs and return its path.
+    """Write the page of one or more runs, and return its path.
 
     ``warn`` receives one line about each part that is left out. The title defaults to the name of
     the run, or the number of runs.
@@ -117,7 +117,7 @@ def _details(run: ShownRun) -> dict[str, Any]:
 
 
 def _packed(script: str) -> str:
-    """Return a compressed script, which the page unpacks: 2 MB instead of 5 MB for Plotly."""
+    """Return a script compressed: 2 MB instead of 5 MB for Plotly. The page unpacks it."""
     return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")
 
 

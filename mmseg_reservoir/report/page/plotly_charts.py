@@ -28,7 +28,7 @@ _STYLE_CAPTION = (
 
 
 def score_charts(runs: Sequence[ShownRun]) -> list[Chart]:
-    """Return a chart of the mean over the domains and one per domain, with a line per run."""
+    """Return a chart of the mean over the domains, and one per domain, with a line per run."""
     scores = {run.name: scores_by_domain(run.results) for run in runs}
     domains = list(dict.fromkeys(domain for run in runs for domain in run.domains))
     metric = runs[0].metric
@@ -78,7 +78,7 @@ def _lines(
 
 
 def class_charts(runs: Sequence[ShownRun]) -> list[Chart]:
-    """Return a heatmap per run: IoU by class and domain in the last round. Not for classifiers."""
+    """Return a heatmap per run: IoU by class and domain in the last round; none of classifiers."""
     charts = []
     for run in runs:
         last = run.results["visits"][-1]["round"]

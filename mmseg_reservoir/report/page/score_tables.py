@@ -1,4 +1,4 @@
-"""The scores of a page: its heading, the overview and the tables of scores."""
+"""The scores of a page: heading, overview and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..scores import by_domain, forgetting, milliseconds_by_stage, routing_purit
 from ..shown_run import ShownRun
 
 _MOST_NAMES = 5
-"""Largest number of domains of which the heading gives the names."""
+"""Largest number of domains that the heading lists by name."""
 
 
 class Conclusion(NamedTuple):
@@ -22,11 +22,11 @@ class Conclusion(NamedTuple):
 
     sentence: str
     basis: str
-    """Describes the numbers of the heading; empty without numbers."""
+    """Description of the numbers in the heading; empty without numbers."""
 
 
 def conclude(runs: Sequence[ShownRun]) -> Conclusion:
-    """Return the conclusion of one run, or the comparison of several.
+    """Return the heading: the conclusion of one run, or the comparison of several.
 
     Runs are compared at the visits that all of them have scored. The reference is the source
     model, else the best run's method without a reservoir.
@@ -88,7 +88,7 @@ def _of_several(runs: Sequence[ShownRun], by_visit: Sequence[Sequence[float]]) -
     sentence = f"With {name} the mean {best.metric} {change}"
     if sign * (round(end, 1) - round(start, 1)) < 0 and reference is source:
         sentence = f"No run beats {reference.name}: with{sentence[4:]}"
-    # Also name the best run's method without (or with) the reservoir, else the worst run.
+    # Also name the best run's method without (or with) a reservoir, else the worst run.
     pairs = [best.base(runs), *(run for run in ranked if run.base(runs) is best), ranked[-1]]
     taken = (None, best, reference)
     other = next((run for run in pairs if all(run is not one for one in taken)), None)
@@ -114,7 +114,7 @@ def _extremes(best: ShownRun, worst: ShownRun, means: dict[int, float], count: i
 
 
 def _change(start: float, end: float, origin: str = "") -> str:
-    """Return ``rises from 34.6 (Source) to 41.2``, judged by the rounded numbers."""
+    """Return a text such as ``rises from 34.6 (Source) to 41.2``, from the rounded numbers."""
     change = round(end, 1) - round(start, 1)
     if not change:
         return f"stays at {end:.1f}"
@@ -134,7 +134,7 @@ def _basis(runs: Sequence[ShownRun], domains: Sequence[str], visits: Sequence[in
 
 
 class Score(NamedTuple):
-    """A score in percent, with its differences in points to the base and the published score."""
+    """A score in percent, and its differences in points from the base and the published score."""
 
     value: float | None
     to_base: float | None = None
@@ -143,14 +143,14 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores of one run, with the names of its base and published row where it has them."""
+    """Scores of one run, with the names of its base run and its published row, if any."""
 
     run: str
     base: str | None
     published: str | None
     visits: int
     rows: dict[str, list[Score]]
-    """By domain and, at the end, of the mean: a score per visit, then their mean."""
+    """Scores by visit and their mean, for each domain and, last, for the mean over domains."""
 
 
 def score_table(

@@ -1,4 +1,4 @@
-"""What all charts of a page share: lines, markers, legends and axes."""
+"""The common style of a page's charts: lines, markers, legends and axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from ..colors import RUN_COLORS, nth_color
 
 DASHES = {"solid": "", "dash": "6 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "10 6"}
-"""Plotly's names of dashes, and the same in SVG."""
+"""Dashes in SVG by Plotly's names."""
 SYMBOLS = {
     "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "square": "M-3.5-3.5h7v7h-7z",
@@ -22,12 +22,12 @@ SYMBOLS = {
     "triangle-down": "M0 4.5L4.5-3.5H-4.5z",
     "star": "M0-5L1.2-1.6 4.8-1.5 1.9.6 2.9 4 0 1.9-2.9 4-1.9.6-4.8-1.5-1.2-1.6z",
 }
-"""Plotly's names of markers, and their outlines in SVG."""
+"""Outlines of markers in SVG by Plotly's names."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure on the page, which sets the colors of text and grid."""
+    """A figure on the page. The page sets the colors of text and grid."""
 
     title: str
     figure: go.Figure
@@ -37,7 +37,7 @@ class Chart:
 
     @property
     def legend(self) -> list[Key]:
-        """Entries for all named traces. The page draws them: Plotly's legend is too wide."""
+        """Entries of all named traces, drawn by the page because Plotly's legend is too wide."""
         return [_key(i, trace) for i, trace in enumerate(self.figure.data) if trace.name]
 
 
@@ -49,16 +49,16 @@ class Key(NamedTuple):
     name: str
     color: str
     dash: str | None = None
-    """Dashes of its line in SVG; None without a line."""
+    """Dashes of the line in SVG; None without a line."""
     outline: str | None = None
-    """Outline of its marker in SVG; None for a filled box."""
+    """Outline of the marker in SVG; None for a filled box."""
 
 
 def _key(index: int, trace: Any) -> Key:
     if trace.type != "scatter":
         return Key(index, trace.name, trace.marker.color)
     symbol = trace.marker.symbol
-    outline = SYMBOLS[symbol] if isinstance(symbol, str) else None  # a list stands for experts
+    outline = SYMBOLS[symbol] if isinstance(symbol, str) else None  # a list has a marker per expert
     dash = DASHES[trace.line.dash or "solid"] if "lines" in trace.mode else None
     return Key(index, trace.name, trace.marker.color, dash, outline)
 
@@ -71,8 +71,8 @@ def symbol_of(index: int) -> str:
 def run_line(index: int) -> dict[str, Any]:
     """Return line and marker of the n-th run.
 
-    Later lines are drawn over earlier ones. So each is thinner than the one before, with other
-    dashes and another marker.
+    Each line is thinner than the one before, with other dashes and another marker, because later
+    lines are drawn over earlier ones.
     """
     color, dash = nth_color(RUN_COLORS, index), list(DASHES)[index % len(DASHES)]
     return {
@@ -84,7 +84,7 @@ def run_line(index: int) -> dict[str, Any]:
 def draw(
     traces: Sequence[Any], x: str = "", y: str = "", height: int = 320, **layout: Any
 ) -> go.Figure:
-    """Return a figure in the style of the page, with named axes."""
+    """Return a figure in the style of the page; ``x`` and ``y`` are the titles of the axes."""
     figure = go.Figure(list(traces))
     figure.update_layout(
         template="none",
@@ -113,6 +113,6 @@ def heatmap(
 ) -> go.Figure:
     """Return a heatmap from 0 to ``top``; ``hover`` and ``inside`` are templates for its texts."""
     style: dict[str, Any] = dict(xgap=1, ygap=1, colorbar=dict(thickness=10, outlinewidth=0))
-    # The page replaces the colors by those of its theme.
+    # The page replaces these colors by those of its theme.
     style |= dict(colorscale="Blues", hovertemplate=hover + "<extra></extra>", texttemplate=inside)
     return draw([go.Heatmap(z=z, x=x, y=y, zmin=0, zmax=top, **style, **more)], height=height)
