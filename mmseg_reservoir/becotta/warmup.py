@@ -26,9 +26,9 @@ class BecottaWarmup(BaseModel):
 
     Args:
         segmentor: An ``EncoderDecoder`` with loaded weights and BECoTTA injected.
-        discriminator_weight: Weight ``w_d`` of the discriminator's loss.
-        information_weight: Weight ``w_i`` of the mutual information.
-        seed: Seed of the styles.
+        discriminator_weight: Weight ``w_d`` of the discriminator's loss. Defaults to 1.
+        information_weight: Weight ``w_i`` of the mutual information. Defaults to 0.05.
+        seed: Seed of the styles. Defaults to 0.
     """
 
     steps: Tensor

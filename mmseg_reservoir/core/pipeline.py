@@ -37,6 +37,7 @@ class AdaptationPipeline(ABC):
         method: The adaptation method.
         predict: Time of the returned prediction: ``"before"`` the update (as in TENT and the
             published implementation), or ``"after"`` it, in a second pass (as in Algorithm 1).
+            Defaults to ``"before"``.
     """
 
     router: Router

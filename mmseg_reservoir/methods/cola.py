@@ -35,13 +35,14 @@ class Cola(Eta):
     are not checked against the paper's equations and experiments.
 
     Args:
-        threshold: Largest divergence within a domain.
-        stem_momentum: Weight of the old value in the moving average of stem features.
-        alpha_lr: Learning rate of ``a``.
+        threshold: Largest divergence within a domain. Defaults to 0.1.
+        stem_momentum: Weight of the old value in the moving average of stem features. Defaults to
+            0.8.
+        alpha_lr: Learning rate of ``a``. Defaults to 0.1.
         start: Initial ``a`` of a new domain: ``"uniform"``, 0, or ``"similarity"``, ``-divergence
             from domain i / temperature`` (the paper's "follower agents"), with ``threshold`` as the
-            divergence from the source.
-        temperature: Temperature of ``"similarity"``.
+            divergence from the source. Defaults to ``"uniform"``.
+        temperature: Temperature of ``"similarity"``. Defaults to 0.1.
         limit: The largest number of vectors of past domains; the oldest is dropped. Defaults to
             None, no limit.
         **options: See :class:`Eta`.

@@ -76,14 +76,15 @@ class Cotta(MeanTeacher):
     ``restore=0``, the default. Full CoTTA: ``params=dict(type="all")`` and ``restore=0.01``.
 
     Args:
-        confidence: Probability of the anchor above which it is confident.
-        ratios: Scales of the views.
-        flip: Whether to add a mirrored view of each scale.
-        label_scale: Size of the labels over that of the inputs: 2 for ACDC at half size.
+        confidence: Probability of the anchor above which it is confident. Defaults to 0.69.
+        ratios: Scales of the views. Defaults to ``RATIOS``.
+        flip: Whether to add a mirrored view of each scale. Defaults to True.
+        label_scale: Size of the labels over that of the inputs: 2 for ACDC at half size. Defaults
+            to 1.
         at_once: Whether image and mirror image form one batch, which is faster and takes more
-            memory. Ignored where BatchNorm uses the statistics of the batch.
+            memory. Ignored where BatchNorm uses the statistics of the batch. Defaults to True.
         score: Returned prediction: ``"composite"`` (the soft labels), ``"mean"`` (over the views)
-            or ``"single"`` (the unchanged image).
+            or ``"single"`` (the unchanged image). Defaults to ``"composite"``.
         **options: See :class:`MeanTeacher`.
     """
 

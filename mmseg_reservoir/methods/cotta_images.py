@@ -33,9 +33,9 @@ class CottaImages(MeanTeacher):
         confidence: Confidence of the anchor below which images are augmented: 0.92 for CIFAR-10-C,
             0.72 for CIFAR-100-C, 0.1 for ImageNet-C. Defaults to the value for the number of
             classes (:func:`by_classes`).
-        views: Number of augmentations.
+        views: Number of augmentations. Defaults to 32.
         average: Averaged values of the views: ``"probabilities"`` (Eq. 3) or ``"logits"`` (the
-            published implementation).
+            published implementation). Defaults to ``"probabilities"``.
         augment: Options of :class:`Augment`.
         **options: See :class:`MeanTeacher`.
     """

@@ -43,15 +43,16 @@ class Petta(Rotta):
     two source images are left out. For other arguments see :class:`Rotta`.
 
     Args:
-        alpha_0: Largest rate of the teacher.
+        alpha_0: Largest rate of the teacher. Defaults to 0.001.
         lambda_0: Largest weight of the regularizer: 10 for CIFAR-10/100-C and ImageNet-C, 1 for
-            DomainNet.
+            DomainNet. Defaults to 10.
         regularizer: R: ``"cosine"``, ``1 - cos(theta, theta_0)``, or ``"l2"``, the squared
-            distance.
+            distance. Defaults to ``"cosine"``.
         classification: L_CLS: ``"self_training"``, the mean of the four cross-entropies between the
             teacher and the student's plain and augmented view (Doebler et al., CVPR 2023; the
-            paper's choice except for DomainNet), or ``"cross_entropy"``, RoTTA's.
-        rate: Rate of the normalization statistics and of the means.
+            paper's choice except for DomainNet), or ``"cross_entropy"``, RoTTA's. Defaults to
+            ``"self_training"``.
+        rate: Rate of the normalization statistics and of the means. Defaults to 0.05.
         head: Name of the ``nn.Linear`` that returns the logits. Defaults to the last one.
     """
 

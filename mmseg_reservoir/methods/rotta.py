@@ -43,14 +43,14 @@ class Rotta(MeanTeacher):
             running statistics of the source, and are replaced.
         space: The parameters that adapt, in the paper the affine ones of normalization.
         optimizer: Factory of the optimizer.
-        nu: Rate of the teacher.
-        alpha: Rate of the statistics.
-        capacity: Number N of images in the memory.
-        update_every: Number of samples between updates.
-        lambda_t: Weight of the age in the memory.
-        lambda_u: Weight of the uncertainty in the memory.
+        nu: Rate of the teacher. Defaults to 0.001.
+        alpha: Rate of the statistics. Defaults to 0.05.
+        capacity: Number N of images in the memory. Defaults to 64.
+        update_every: Number of samples between updates. Defaults to 64.
+        lambda_t: Weight of the age in the memory. Defaults to 1.
+        lambda_u: Weight of the uncertainty in the memory. Defaults to 1.
         augment: Options of :class:`Augment`.
-        seed: Seed of the augmentations; the generator is saved with the state.
+        seed: Seed of the augmentations; the generator is saved with the state. Defaults to 0.
     """
 
     supports = ("images",)

@@ -29,10 +29,11 @@ class Sar(AdaptationMethod):
     Each domain has a moving average and the optimizer's momentum, which a reset clears.
 
     Args:
-        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum.
-        rho: Radius of the neighborhood.
-        reset_below: Loss (e_m) below which the model is reset.
-        momentum: Weight of the old value in the moving average of the loss.
+        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum. Defaults
+            to 0.4.
+        rho: Radius of the neighborhood. Defaults to 0.05.
+        reset_below: Loss (e_m) below which the model is reset. Defaults to 0.2.
+        momentum: Weight of the old value in the moving average of the loss. Defaults to 0.9.
         published_momentum: Whether all domains share the optimizer's state, and resets keep it, as
             in the published implementation of ReservoirTTA. Defaults to False.
         **options: See :class:`AdaptationMethod`.

@@ -49,11 +49,11 @@ class Vpt(AdaptationMethod):
 
     Args:
         loss: Loss of the prompts: ``"alignment"``, as above, or ``"entropy"``, TENT's, which needs
-            no source images.
+            no source images. Defaults to ``"alignment"``.
         first_steps: Number of steps on the first batch of a domain; others get one. Defaults to 50
             for ``"alignment"``, and to 1 for ``"entropy"``, which has no anchor.
-        std_weight: Weight of the deviations in the loss.
-        source_images: The largest number of source images to measure.
+        std_weight: Weight of the deviations in the loss. Defaults to 1.
+        source_images: Largest number of source images to measure. Defaults to 300.
         **options: See :class:`AdaptationMethod`.
     """
 

@@ -34,21 +34,22 @@ class Augment:
 
     Args:
         mean: Mean of the images' normalization, one number or one per channel. The normalization
-            is undone for the augmentation.
-        std: Standard deviation of the images' normalization, likewise.
+            is undone for the augmentation. Defaults to 0.
+        std: Standard deviation of the images' normalization, likewise. Defaults to 1.
         clip: Whether to clip values to [0, 1]. False, for images of unknown range, also disables
-            gamma, which is undefined for negative values.
-        brightness: Largest relative change.
-        contrast: Largest relative change, around the mean gray of the image.
-        saturation: Largest relative change, around the gray of each pixel.
-        hue: Largest rotation in turns.
-        gamma: Largest change of the exponent.
-        degrees: Largest rotation in degrees.
-        shift: Largest shift, as a fraction of the image size.
-        scale: Largest relative change of size.
-        blur: Smallest and largest standard deviation in pixels.
+            gamma, which is undefined for negative values. Defaults to True.
+        brightness: Largest relative change. Defaults to 0.4.
+        contrast: Largest relative change, around the mean gray of the image. Defaults to 0.3.
+        saturation: Largest relative change, around the gray of each pixel. Defaults to 0.5.
+        hue: Largest rotation in turns. Defaults to 0.06.
+        gamma: Largest change of the exponent. Defaults to 0.3.
+        degrees: Largest rotation in degrees. Defaults to 15.
+        shift: Largest shift, as a fraction of the image size. Defaults to 1/16.
+        scale: Largest relative change of size. Defaults to 0.1.
+        blur: Smallest and largest standard deviation in pixels. Defaults to ``(0.001, 0.5)``.
         flip: Probability of a left-right flip; set 0 where it changes the class, as for digits.
-        noise: Standard deviation of the noise.
+            Defaults to 0.5.
+        noise: Standard deviation of the noise. Defaults to 0.005.
     """
 
     mean: float | Sequence[float] = 0.0

@@ -27,9 +27,9 @@ class BalancedBank:
     ``U`` the entropy of the prediction. The samples are a plain list in the domain's state.
 
     Args:
-        capacity: Number of samples.
-        lambda_t: Weight of the age.
-        lambda_u: Weight of the uncertainty.
+        capacity: Number of samples. Defaults to 64.
+        lambda_t: Weight of the age. Defaults to 1.
+        lambda_u: Weight of the uncertainty. Defaults to 1.
     """
 
     capacity: int = 64

@@ -23,8 +23,10 @@ class MeanTeacher(AdaptationMethod):
 
     Args:
         momentum: Weight m of the teacher in ``theta' <- m theta' + (1 - m) theta`` after a step.
+            Defaults to 0.999.
         restore: Probability that a step resets a student value to the source (CoTTA, Eq. 5 to 8).
-        seed: Seed of the method's random generator, which is saved with the state.
+            Defaults to 0.
+        seed: Seed of the method's random generator, which is saved with the state. Defaults to 0.
         **options: See :class:`AdaptationMethod`.
     """
 
