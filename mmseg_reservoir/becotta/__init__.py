@@ -1,7 +1,7 @@
 """BECoTTA: mixtures of low-rank experts with gates by domain (Lee et al., ICML 2024).
 
-The modules and their warm-up on the source. For test time see ``methods/becotta.py``. Nothing here
-imports mmseg.
+This package has the modules and their warm-up on the source, without imports of mmseg. For the
+adaptation at test time see ``methods/becotta.py``.
 """
 
 from .inject import (

@@ -1,4 +1,4 @@
-"""Inject BECoTTA's mixtures into a loaded SegFormer, without a change of its weights."""
+"""Injection of BECoTTA's mixtures into a loaded SegFormer with unchanged weights."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .mixture import (
 )
 
 NAME = "becotta"
-"""The attribute of a model with its :class:`BecottaParts`."""
+"""Name of the attribute that holds a model's :class:`BecottaParts`."""
 
 
 DOMAINS = ("clear", "fog", "night", "rain", "snow")
-"""The domains of the warm-up, with one gate each in every mixture."""
+"""Domains of the warm-up. Every mixture has one gate for each."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Variant:
     Args:
         experts: Number of experts in a mixture.
         top_k: Number of experts that an image uses.
-        ranks: Rank of the experts by stage; 0 for a stage without mixtures.
+        ranks: Rank of the experts in each stage; 0 for a stage without mixtures.
     """
 
     experts: int
@@ -50,7 +50,7 @@ class Variant:
                 f"top_k must lie between 1 and the {self.experts} experts, got {self.top_k}"
             )
         if self.top_k == 1 < self.experts:
-            # The softmax over one chosen logit is always 1.
+            # The softmax over one logit is always 1, so its gate could not learn.
             raise ReservoirError(
                 f"top_k=1 of {self.experts} experts leaves the gates without a gradient: choose "
                 "top_k=2 or more, or a single expert"
@@ -87,15 +87,15 @@ class BecottaParts(nn.Module):
     """All modules that BECoTTA adds: one mixture per transformer block, and a discriminator.
 
     Args:
-        variant: The size of the mixtures.
-        dims: Channels of a token, by stage.
-        depths: Number of blocks, by stage.
+        variant: Size of the mixtures.
+        dims: Number of a token's channels in each stage.
+        depths: Number of blocks in each stage.
 
     For other arguments see :func:`inject`.
     """
 
     beyond_checkpoint = "mixtures of BECoTTA, with gates that read the image"
-    """What a plain checkpoint has no place for."""
+    """The parts that a plain checkpoint cannot store, for the error of an export."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class BecottaParts(nn.Module):
         self._handles: list[Any] = []
 
     def attach(self, backbone: nn.Module, blocks: Sequence[nn.Module]) -> None:
-        """Hook the discriminator before the backbone, and one mixture after each of the blocks."""
+        """Hook the discriminator before the backbone, and one mixture after each block."""
         self._handles = [backbone.register_forward_pre_hook(self.before_backbone)]
         for block, mixture in zip(blocks, self.mixtures, strict=True):
             self._handles.append(block.register_forward_hook(cast(Any, mixture).after_block))
@@ -144,7 +144,7 @@ class BecottaParts(nn.Module):
 
     @contextmanager
     def assigned(self, labels: Tensor) -> Iterator[None]:
-        """Within this context use given domains ``(N,)`` of images, not the discriminator's."""
+        """Use given domains ``(N,)`` of images within this context, not the discriminator's."""
         self._labels = labels
         try:
             yield
@@ -165,7 +165,7 @@ class BecottaParts(nn.Module):
 
 
 def transformer_stages(model: nn.Module, under: str = "backbone") -> list[tuple[int, Any]]:
-    """Return channels and blocks of every stage of a MixVisionTransformer."""
+    """Return the number of channels and the blocks of every stage of a MixVisionTransformer."""
     backbone = getattr(model, under, None)
     stages: Any = getattr(backbone, "layers", None)
     try:
@@ -189,17 +189,18 @@ def inject(
 ) -> BecottaParts:
     """Add BECoTTA to a model with loaded weights, by forward hooks.
 
-    The model's tensors keep their names. Its predictions change only by the warm-up or adaptation.
-    An earlier injection is replaced.
+    The model's tensors keep their names. Its predictions do not change before warm-up or
+    adaptation. An earlier injection is replaced.
 
     Args:
         model: A SegFormer of mmseg.
-        variant: ``"S"``, ``"M"``, ``"L"`` or ``dict(experts=..., top_k=..., ranks=...)``.
-        domains: Names of the domains.
-        under: Name of the model's backbone.
+        variant: Size of the mixtures: ``"S"``, ``"M"``, ``"L"`` or
+            ``dict(experts=..., top_k=..., ranks=...)``. Defaults to ``"S"``.
+        domains: Names of the domains. Defaults to ``DOMAINS``.
+        under: Name of the model's backbone. Defaults to ``"backbone"``.
         blend: Whether to blend the weights of all gates by the discriminator's softmax. Defaults to
             False: an image uses the gate of its most likely domain.
-        seed: Seed of the initial values and of the gates' noise.
+        seed: Seed of the initial values and of the gates' noise. Defaults to 0.
     """
     stages = transformer_stages(model, under)
     variant = find_variant(variant)

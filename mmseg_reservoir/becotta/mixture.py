@@ -10,7 +10,7 @@ from torch.nn.functional import gelu, layer_norm, one_hot, softplus
 class LowRankExperts(nn.Module):
     """Experts ``A_i(x) = W_up,i GELU(W_down,i x + b_down,i) + b_up,i``, and their weighted sum.
 
-    The up-projections start at zero, so new experts change nothing. Tokens have ``dim`` channels.
+    The up-projections start at zero, so new experts return 0. Tokens have ``dim`` channels.
     """
 
     def __init__(self, dim: int, count: int, rank: int, seed: int = 0) -> None:
@@ -25,8 +25,8 @@ class LowRankExperts(nn.Module):
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
         """Return ``sum_i weights_i A_i(x)`` of tokens ``(N, L, C)`` and weights ``(N, E)``.
 
-        The experts that the batch uses form one network of rank ``E r`` with scaled inner units:
-        two matrix products for any number of experts.
+        The used experts form one network of rank ``E r`` with scaled inner units. So any number of
+        experts takes two matrix products.
         """
         used = (weights.detach() != 0).any(dim=0).nonzero().flatten()
         weights = weights[:, used]
@@ -37,15 +37,15 @@ class LowRankExperts(nn.Module):
 
 
 class DomainGates(nn.Module):
-    """One gate per domain, from the pooled tokens of an image to its weights of the experts.
+    """One gate per domain, which maps the pooled tokens of an image to weights of the experts.
 
     A gate's logits are ``h_d(x) = x W_d + eps softplus(x W_noise,d)``, with standard normal ``eps``
     in training only (noisy top-k gating: Shazeer et al., ICLR 2017). The weights are the softmax
     over the ``top_k`` largest logits and 0 elsewhere.
 
-    Two choices are this project's. ``x`` is the mean over the tokens, since a domain is a property
-    of the image. ``x`` is normalized, without parameters, since the residual stream grows with
-    depth and would saturate the softmax.
+    This project chose two details. ``x`` is the mean over the tokens, since a domain is a property
+    of the image. ``x`` is normalized, without parameters, since activations grow with depth and
+    would saturate the softmax.
     """
 
     draws: Tensor
@@ -57,8 +57,8 @@ class DomainGates(nn.Module):
         weight = 0.1 * torch.randn(domains, experts, dim, generator=generator) / dim**0.5
         self.weight = nn.Parameter(weight)
         self.noise_weight = nn.Parameter(torch.zeros(domains, experts, dim))
-        # The noise depends on the seed and this count only, so a resumed training draws what an
-        # uninterrupted one draws.
+        # The noise only depends on the seed and this count, so a resumed training draws the same
+        # numbers as an uninterrupted one.
         self.register_buffer("draws", torch.zeros((), dtype=torch.long))
 
     def forward(self, tokens: Tensor, domains: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ class MixtureOfDomainExperts(nn.Module):
         self.gates = DomainGates(dim, experts, top_k, domains, seed)
         self.shares = shares
         self.routing: Tensor | None = None
-        """The last weights ``(N, E)``, with their graph; None outside of training."""
+        """Weights ``(N, E)`` of the last batch, with their graph; None outside of training."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Add the experts' output to tokens ``(N, L, C)``."""
@@ -126,9 +126,9 @@ def domain_expert_information(routing: Tensor, labels: Tensor, domains: int) -> 
     """Return the mutual information of domains and experts in a batch, in nats.
 
     ``I = sum p(A_i, d) log[p(A_i, d) / (p(A_i) p(d))]``, where ``p(A_i | d)`` is the mean weight of
-    expert ``i`` in images of domain ``d``, and ``p(d)`` the domain's share of the batch. The
-    warm-up maximizes it, so that domains use different experts and all experts are used. A batch of
-    one domain has I = 0. Each row of the expert weights ``routing``, ``(N, E)``, has the sum 1.
+    expert ``i`` in images of domain ``d``, and ``p(d)`` the fraction of the domain in the batch.
+    The warm-up maximizes it, so that domains use different experts and all experts are used. A
+    batch of one domain has I = 0. Rows of the expert weights ``routing``, ``(N, E)``, have sum 1.
     """
     joint = one_hot(labels, domains).to(routing).T @ routing / len(routing)  # (D, E)
     independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
@@ -139,8 +139,8 @@ def domain_expert_information(routing: Tensor, labels: Tensor, domains: int) -> 
 class DomainDiscriminator(nn.Module):
     """A small convolutional network from inputs ``(N, 3, H, W)`` of any size to domain logits.
 
-    Weather changes local texture and contrast, so it uses mean and log-variance over the image of a
-    few convolutions.
+    It uses the mean and log-variance of a few convolutions over the image, since weather changes
+    local texture and contrast.
     """
 
     def __init__(self, domains: int, width: int = 16, seed: int = 0) -> None:

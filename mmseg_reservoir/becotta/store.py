@@ -1,4 +1,4 @@
-"""Files of the warm-up: BECoTTA's tensors, and the options to inject them again."""
+"""Files of the warm-up, with BECoTTA's tensors and the options of :func:`.inject`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KIND = "mmseg_reservoir.becotta"
 
 
 def save(path: str | Path, becotta: BecottaParts, **notes: Any) -> None:
-    """Write the trained parts to a ``.safetensors`` file, with JSON values as metadata."""
+    """Write the trained parts to a ``.safetensors`` file, with ``notes`` as JSON metadata."""
     meta = {
         "variant": becotta.variant.as_dict(),
         "domains": list(becotta.domains),
@@ -40,9 +40,9 @@ def load(
     under: str = "backbone",
     blend: bool = False,
 ) -> BecottaParts:
-    """Inject the parts of a file into the model of the warm-up, with its weights loaded.
+    """Inject the parts of a file into the model of the warm-up, which has loaded weights.
 
-    If a variant is given, the file must have it. For other arguments see :func:`inject`.
+    A given variant must equal that of the file. For other arguments see :func:`inject`.
     """
     meta, state = _read(path)
     saved = find_variant(meta["variant"])

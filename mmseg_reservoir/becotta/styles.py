@@ -16,7 +16,7 @@ from ..registry import choose
 
 Style = Callable[[Tensor, Generator], Tensor]
 
-_HORIZON = 0.45  # of the height, as seen by a camera behind a windscreen
+_HORIZON = 0.45  # position in the image, as a fraction of its height, for a dashboard camera
 
 
 def clear(image: Tensor, generator: Generator) -> Tensor:
@@ -81,7 +81,7 @@ STYLES: dict[str, Style] = dict(clear=clear, fog=fog, night=night, rain=rain, sn
 
 
 def find_styles(domains: Sequence[str]) -> list[Style]:
-    """Return the styles of domains."""
+    """Return the style functions of domains, in their order."""
     return [choose(name, STYLES, "synthetic style") for name in domains]
 
 
@@ -96,8 +96,8 @@ def apply_styles(
 def _veil(image: Tensor, air: Tensor, density: float) -> Tensor:
     """Return ``I t + A (1 - t)`` with ``t = exp(-d z)``: light scattered over a flat ground."""
     rows = _rows(image.shape[1]).to(image)
-    ground = 0.12 / (rows - _HORIZON).clamp(min=0.12)  # distance of the ground at a row
-    # Above the horizon may be a wall or the sky: a distance in between.
+    ground = 0.12 / (rows - _HORIZON).clamp(min=0.12)  # distance of the ground by row
+    # Above the horizon there are walls or sky, so the distance is in between.
     distance = torch.where(rows > _HORIZON, ground, 0.8)
     through = torch.exp(-density * distance)
     return image * through + air * (1 - through)

@@ -20,15 +20,15 @@ class BecottaWarmup(BaseModel):
     """A segmentor with BECoTTA injected, as a model for MMEngine's Runner.
 
     Every image gets the style of a domain, and uses the gate of that domain. The loss is
-    ``L_seg + w_d L_disc - w_i I``: the segmentor's loss with the source labels, the cross-entropy
-    of the discriminator, and the mutual information of domains and experts, averaged over the
-    mixtures. The weights and statistics of the segmentor are frozen.
+    ``L_seg + w_d L_disc - w_i I``. ``L_seg`` is the segmentor's loss with the source labels,
+    ``L_disc`` the discriminator's cross-entropy, and ``I`` the mutual information of domains and
+    experts, averaged over the mixtures. The weights and statistics of the segmentor are frozen.
 
     Args:
         segmentor: An ``EncoderDecoder`` with loaded weights and BECoTTA injected.
-        discriminator_weight: ``w_d``.
-        information_weight: ``w_i``.
-        seed: Seed of the styles.
+        discriminator_weight: Weight ``w_d`` of the discriminator's loss. Defaults to 1.
+        information_weight: Weight ``w_i`` of the mutual information. Defaults to 0.05.
+        seed: Seed of the styles. Defaults to 0.
     """
 
     steps: Tensor
@@ -58,7 +58,7 @@ class BecottaWarmup(BaseModel):
         return self.segmentor.becotta
 
     def init_weights(self) -> None:
-        """Keep the weights, which a Runner would otherwise initialize again."""
+        """Do nothing, since a Runner would otherwise initialize the weights again."""
 
     def train(self, mode: bool = True) -> BecottaWarmup:
         """Set the mode of BECoTTA; the segmentor stays in evaluation mode."""
@@ -68,7 +68,7 @@ class BecottaWarmup(BaseModel):
         return self
 
     def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = "tensor") -> Any:
-        """Return the losses of a styled batch; other modes are the segmentor's."""
+        """Return the losses of a styled batch; in other modes call the segmentor."""
         if mode == "loss":
             return self.loss(inputs, data_samples)
         return self.segmentor(inputs, data_samples, mode=mode)
@@ -102,7 +102,7 @@ class BecottaWarmup(BaseModel):
         return values.from_unit(apply_styles(images, labels, self.styles, generator))
 
     def _labels(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return domains for a batch in turn, from a random one on."""
+        """Return the domains for a batch, in cyclic order from a random one."""
         start = int(torch.randint(len(self.styles), (), generator=generator))
         return (torch.arange(count) + start) % len(self.styles)
 
@@ -111,7 +111,7 @@ class BecottaWarmup(BaseModel):
 def evaluate(model: BecottaWarmup, loader: Iterable[dict]) -> dict[str, dict[str, float]]:
     """Return mIoU and discriminator accuracy in percent, for every domain.
 
-    An image gets the same weather in every call. The discriminator predicts its domain, as at test
+    An image gets the same weather in every call. The discriminator chooses the gates, as at test
     time.
     """
     training, domains = model.training, model.becotta.domains
@@ -143,7 +143,7 @@ def evaluate(model: BecottaWarmup, loader: Iterable[dict]) -> dict[str, dict[str
 
 
 def count_pixels(predicted: Tensor, truth: Tensor, classes: int) -> Tensor:
-    """Count pixels by true (rows) and predicted class; other labels are ignored."""
+    """Return the number of pixels by true (rows) and predicted class, without other labels."""
     labeled = truth < classes
     pairs = classes * truth[labeled].long() + predicted[labeled]
     return torch.bincount(pairs.cpu(), minlength=classes**2).view(classes, classes)

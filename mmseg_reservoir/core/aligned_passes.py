@@ -126,7 +126,7 @@ class AlignedPasses:
         return self.reference.position(name) < self.correction.reach_of(domain)
 
     def _learn(self, domain: DomainMoments, name: str, images: int) -> None:
-        """Move the moments of a layer by those of the batch: the mean over its calls so far."""
+        """Update a layer's moments with the batch's, averaged over the layer's calls so far."""
         assert self.reference is not None
         assert self._before is not None
         where, weight = self.reference.where(name), domain.weight_of(images, self.correction.window)

@@ -40,15 +40,14 @@ class Alignment(AlignedPasses, ReservoirPart):
     Expert 0, the source's, is never aligned. Outside :meth:`expert` the model is unchanged.
 
     Args:
-        kappa: Evidence at which a layer takes half of its largest strength. Defaults to 2.
-        reach: Fixed depth, as a fraction of the layers, at which the strength has fallen to 0;
-            None lets every expert find its own, starting with 0.5. Defaults to None.
-        strength: Fixed strength of every layer within reach, instead of the one by evidence.
-            Defaults to None.
-        window: Number of batches that the moments remember: up to here they are a plain average
-            over images, from here on a moving one. Defaults to 20.
+        kappa: Evidence at which a layer has half of its largest strength. Defaults to 2.
+        reach: Fixed depth at which the strength is 0, as a fraction of the layers. Defaults to
+            None: every expert finds one by trials, starting with 0.5.
+        strength: Fixed strength of every layer within reach. Defaults to None, by evidence.
+        window: Window of the moments, in batches: within it they are a plain average over images,
+            after it a moving one. Defaults to 20.
         prior: Number of images that the reference counts for. Defaults to 10.
-        layers: ``"norms"``, ``"input"`` for the input channels alone, or ``"both"``.
+        layers: Layers to correct: ``"norms"``, ``"input"`` (the input channels) or ``"both"``.
             Defaults to ``"norms"``.
     """
 

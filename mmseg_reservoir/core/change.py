@@ -1,4 +1,4 @@
-"""What an update changed, as flags that cross from the device to the host together."""
+"""The change by an update, as flags that the host reads in one transfer."""
 
 from __future__ import annotations
 

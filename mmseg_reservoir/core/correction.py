@@ -69,7 +69,7 @@ class Correction:
         return domain.reach if self.reach is None else self.reach
 
     def layers(self, reference: Reference, domain: DomainMoments) -> list[str]:
-        """Return the layers that are corrected."""
+        """Return the names of the corrected layers."""
         reach = self.reach_of(domain)
         return [name for name in reference.layers if reference.position(name) < reach]
 
@@ -85,9 +85,9 @@ class Correction:
         """Return gain and shift of every channel of a layer within reach.
 
         Args:
-            reference: The moments of the source.
-            domain: The moments of the domain.
-            name: The layer.
+            reference: Moments of the source.
+            domain: Moments of the domain.
+            name: Name of the layer.
             images: Number of images in the moments that are not counted yet. Defaults to 0.
         """
         offsets = self._offsets(reference, domain, name, images)
@@ -99,7 +99,7 @@ class Correction:
     def _offsets(
         self, reference: Reference, domain: DomainMoments, name: str, images: int = 0
     ) -> tuple[Tensor, Tensor]:
-        """Return how far a domain's means and log-variances at a layer are from the source's."""
+        """Return a domain's means and log-variances at a layer, minus the source's."""
         where, images = reference.where(name), min(domain.images + images, self.window)
         trust = images / (images + self.prior)
         mean = trust * (domain.mean[where] - reference.mean[where])

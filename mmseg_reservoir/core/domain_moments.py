@@ -17,7 +17,7 @@ PROBES = 4
 """Batches on which a trial is judged."""
 _START = REACHES.index(0.5)
 _FIRST_TRIAL = 10  # batches of an expert before its first trial
-_AGAIN = 1000  # batches after which all reaches may be tried again
+_AGAIN = 1000  # batches between two resets of the refused levels
 _TRIAL_WINDOW = 5  # window of a trial's moments in batches, short so that they adapt in time
 _HARM = 0.03  # smallest gain of a smaller reach, so that chance does not decide
 
@@ -28,9 +28,10 @@ class DomainMoments:
 
     An expert starts with a reach of 0.5. From its tenth batch on it tries the next larger reach,
     and, if that is refused, the next smaller one. A trial has separate moments, since those of deep
-    layers depend on the correction of earlier ones. It learns them for eight batches. Four more
-    batches decide by its gain: the increase in the share of pixels that keep their label in the
-    mirror image, plus 0.15 times the decrease in entropy (nats). A trial never changes predictions.
+    layers depend on the correction of earlier ones. It learns them for eight batches. Its mean gain
+    on the next four decides. The gain is the increase in the fraction of pixels that keep their
+    label in the mirror image, plus 0.15 times the decrease in entropy (nats). A trial never changes
+    predictions.
 
     Args:
         mean: Mean of every channel, averaged over images.
@@ -60,7 +61,7 @@ class DomainMoments:
         return REACHES[self.level]
 
     def weight_of(self, images: int, window: int) -> float:
-        """Return the weight of a new batch: its share of all images, at least 1 / window."""
+        """Return the weight of a new batch: its fraction of all images, at least 1 / window."""
         return max(images / (self.images + images), 1 / (self.window or window))
 
     def count(self, images: int) -> None:
@@ -106,7 +107,7 @@ class DomainMoments:
 
         Args:
             other: Moments of the other expert.
-            weight: Share of the other expert's images among all.
+            weight: Weight of the other expert, its fraction of all images.
         """
         return DomainMoments(
             torch.lerp(self.mean, other.mean, weight),

@@ -27,7 +27,8 @@ class DomainResetPipeline(AdaptationPipeline):
         method: The adaptation method.
         router: Router that decides the domain.
         encoder: Function from a batch to its style vector; None if the router needs no style.
-        predict: Time of the prediction: ``"before"`` or ``"after"`` the update.
+        predict: Time of the prediction: ``"before"`` or ``"after"`` the update. Defaults to
+            ``"before"``.
     """
 
     def __init__(

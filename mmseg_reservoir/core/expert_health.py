@@ -34,10 +34,10 @@ class ExpertHealth:
         alarms: Number of alarms.
         labels: Histogram of the expert's labels.
         source_labels: Histogram of the source model's labels.
-        disagrees: Share of samples on which both disagree.
-        expected_error: Share of wrong labels that the source model expects of itself.
-        own_expected_error: Share of wrong labels that the expert expects of itself.
-        flip_inconsistency: Share of the expert's pixels with another label in the mirror image.
+        disagrees: Fraction of samples with different labels of both.
+        expected_error: Fraction of wrong labels by the source model's probabilities.
+        own_expected_error: Fraction of wrong labels by the expert's probabilities.
+        flip_inconsistency: Fraction of the expert's pixels with another label in the mirror image.
         source_flip_inconsistency: The same for the source model.
     """
 
@@ -101,7 +101,7 @@ class ExpertHealth:
 
 
 def _disagreement(logits: Tensor, others: Tensor) -> float:
-    """Return the share of samples with another label."""
+    """Return the fraction of samples with different labels."""
     return float((logits.argmax(1) != others.argmax(1)).float().mean())
 
 
@@ -111,7 +111,7 @@ def _expected_error(logits: Tensor) -> float:
 
 
 def histogram(logits: Tensor) -> Tensor:
-    """Return the share of each class among the labels of all samples, ``(C,)``, on the CPU."""
+    """Return the fraction of each class in the labels of all samples, ``(C,)``, on the CPU."""
     labels = logits.argmax(dim=1).flatten()
     return (torch.bincount(labels, minlength=logits.shape[1]) / labels.numel()).cpu()
 

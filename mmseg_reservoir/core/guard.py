@@ -71,21 +71,21 @@ class Guard(ReservoirPart):
 
 @register("guard", "labels")
 class LabelGuard(Guard):
-    """Compares the labels of an expert with those of the source model, on some of its batches.
+    """Guard that compares the labels of an expert and the source model on some batches.
 
     Values are averaged over the probes of an expert. There are three alarms:
 
     - *Lost classes*: The entropy of the histogram of its labels is more than ``margin`` below that
       of the source model. Unlike the mean of probabilities, a histogram of labels does not change
       if a model only becomes more confident.
-    - *Drift*: The expert disagrees with the source model on a larger share of the samples than the
-      source model expects to be wrong on, which is the mean of ``1 - max_c p_c``. So the expert is
-      wrong on some of them.
+    - *Drift*: The fraction of samples on which it disagrees with the source model exceeds the
+      source model's expected error, the mean of ``1 - max_c p_c``. So the expert is wrong on some
+      samples.
     - *Overconfidence*, for maps only: A calibrated model changes the label of a pixel in the mirror
       image about as often as it expects an error (Jiang et al., ICLR 2022, for two models). So an
       expert that expects fewer errors than the source model must change proportionally fewer
-      labels; ``waver`` is the tolerance. With some fifty images per batch, chance would hide this,
-      so classifiers skip it.
+      labels; ``waver`` is the tolerance. Classifiers skip this, since some fifty images per batch
+      are too few.
 
     Let ``e`` be the largest ratio of a value to its bound. If ``e > 1``, the expert keeps
     ``1 / (2 e)`` of its distance from the source, its step scale shrinks by the same factor, and
@@ -97,14 +97,14 @@ class LabelGuard(Guard):
     Args:
         every: Largest number of an expert's batches per forward pass of its guard. Defaults to 16.
         momentum: Momentum of the averages over probes. Defaults to 0.8.
-        margin: Loss of entropy above which there is an alarm, in nats. None measures what chance
-            explains: the standard deviation of the entropy between source batches, divided by the
-            root of ``(1 + momentum) / (1 - momentum)``, and at least ``least``. For maps it is not
-            divided, since frames of a visit resemble each other. Without source images, None means
-            ``least``, and five times that for maps. Defaults to None.
+        margin: Largest loss of entropy without an alarm, in nats. Defaults to None: the standard
+            deviation of the entropy between source batches, at least ``least``. It is divided by
+            the root of ``(1 + momentum) / (1 - momentum)``, except for maps, since frames of a
+            visit resemble each other. Without source images it is ``least``, and five times that
+            for maps.
         least: Smallest measured margin, in nats. Defaults to 0.03.
-        waver: Relative excess of the flip inconsistency, over what the expected error explains,
-            above which there is an alarm. Defaults to 0.05.
+        waver: Largest relative excess of the flip inconsistency over the expected one without an
+            alarm. Defaults to 0.05.
     """
 
     def __init__(

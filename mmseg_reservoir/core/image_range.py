@@ -23,7 +23,7 @@ class ImageRange:
     Args:
         images: Normalization of the images: ``"unit"`` (values in [0, 1]), ``"imagenet"``, or
             ``(mean, std)`` of values in [0, 1], each one number or one per channel.
-        bgr: Whether the channels are in OpenCV's order.
+        bgr: Whether the channels are in OpenCV's order. Defaults to False.
     """
 
     def __init__(self, images: str | Sequence[float | Sequence[float]], bgr: bool = False) -> None:

@@ -45,24 +45,24 @@ class Outcome:
 
     @property
     def expert(self) -> int:
-        """Index of the expert of the batch."""
+        """Return the index of the expert of the batch."""
         return self.route.index
 
     @property
     def weight(self) -> float:
-        """Weight of that expert in the prediction."""
+        """Return the weight of that expert in the prediction."""
         return float(self.route.weights[self.route.index])
 
     @property
     def opened(self) -> bool:
-        """Whether the batch opened a domain, which makes the expert new."""
+        """Return whether the batch opened a domain, which makes the expert new."""
         return bool(self.route.is_new)
 
     def entropies(self, per_image: bool = False) -> list[tuple[float | None, float | None]]:
         """Return uncertainty and diversity of the prediction, in nats, in one transfer.
 
         Args:
-            per_image: Return one pair per image. Defaults to False, for one pair of the batch.
+            per_image: Whether to return a pair per image. Defaults to False, a pair of the batch.
 
         Returns:
             Pairs of the mean entropy of the samples (pixels or images), and the entropy of their
@@ -77,7 +77,7 @@ class Outcome:
         """Return the entries of ``results.json`` about the route.
 
         Args:
-            images: Number of images of the batch, for one entry each. Defaults to None, for one
+            images: Number of images of the batch, with an entry for each. Defaults to None, one
                 entry of the batch.
         """
         pairs: list[tuple[float | None, float | None]] = [(None, None)] * (images or 1)

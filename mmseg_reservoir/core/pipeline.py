@@ -35,8 +35,9 @@ class AdaptationPipeline(ABC):
 
     Args:
         method: The adaptation method.
-        predict: The prediction that counts: the one made ``"before"`` the update (as TENT and the
-            published implementation do), or a second one ``"after"`` it (as in Algorithm 1).
+        predict: Time of the returned prediction: ``"before"`` the update (as in TENT and the
+            published implementation), or ``"after"`` it, in a second pass (as in Algorithm 1).
+            Defaults to ``"before"``.
     """
 
     router: Router
@@ -101,9 +102,9 @@ class AdaptationPipeline(ABC):
         """Return the entries of guard and alignment about an expert, as plain data.
 
         Returns:
-            ``alarms``, the number of the guard's alarms; ``trust``, the share of each update that
-            is kept; ``reach`` of the alignment; ``aligned``, the number of images it learned from.
-            Entries without a value are left out.
+            ``alarms``, the number of the guard's alarms; ``trust``, the weight of updates;
+            ``reach`` of the alignment; ``aligned``, the number of images it learned from. Entries
+            without a value are left out.
         """
         return {}
 

@@ -18,9 +18,9 @@ class Tally:
     """The counts of an expert.
 
     Args:
-        images: Images that were routed to it.
-        visits: Sequences of consecutive batches that were routed to it.
-        updates: Steps of its method.
+        images: Number of images routed to it.
+        visits: Number of sequences of consecutive batches routed to it.
+        updates: Number of steps of its method.
     """
 
     images: int = 0

@@ -19,7 +19,7 @@ class ReservoirPart(ABC):
 
     - ``"experts"``: One entry per expert, by index. An entry is None, or missing at the end of the
       list, without data about that expert.
-    - ``"shared"``: What all experts share.
+    - ``"shared"``: The state that all experts share.
     - ``"stream"``, optional: The position of the part in its stream. It is dropped when experts
       are removed or merged; :meth:`load_state_dict` then gets None.
 
@@ -38,7 +38,7 @@ class ReservoirPart(ABC):
 
     @abstractmethod
     def state_dict(self) -> State:
-        """Return a copy of all that the next step depends on."""
+        """Return a copy of the state that the next step depends on."""
 
     @abstractmethod
     def load_state_dict(self, state: State) -> None:
@@ -83,12 +83,12 @@ class ReservoirPart(ABC):
 
     @classmethod
     def renumber_stream(cls, stream: Any, numbering: Sequence[int], count: int) -> Any:
-        """Return the position in a stream after its experts got other numbers.
+        """Return the position in a stream for renumbered experts.
 
         Args:
-            stream: The position before.
-            numbering: The new number of each expert.
-            count: The number of experts now.
+            stream: Position with the old numbers.
+            numbering: New number of each expert.
+            count: New number of experts.
         """
         return None
 

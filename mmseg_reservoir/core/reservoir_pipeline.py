@@ -43,7 +43,8 @@ class ReservoirPipeline(AdaptationPipeline):
         encoder: Function from a batch to its style vector. Defaults to None, if the router needs
             no style.
         init: Strategy for a new expert, registered as ``"init"``. Defaults to ``"mi"``.
-        predict: Time of the prediction: ``"before"`` or ``"after"`` the update.
+        predict: Time of the prediction: ``"before"`` or ``"after"`` the update. Defaults to
+            ``"before"``.
         ensemble: Whether all experts predict together; False uses the routed expert only (the
             ablation without EMR). Defaults to True.
         progressive: Whether to scale every update by the expert's weight in the route. Defaults to

@@ -119,11 +119,11 @@ class Safeguards:
         """Return the factor to keep of an expert's distance from the source; 1 without an alarm.
 
         Args:
-            index: The expert.
-            before: Its values before the update.
-            after: Its values after the update. Their running statistics are used.
+            index: Index of the expert.
+            before: Values of the expert before the update.
+            after: Values of the expert after the update, for their running statistics.
             inputs: The batch.
-            adapting: The prediction of the batch before the update.
+            adapting: Prediction of the batch from before the update.
         """
         assert self.guard is not None
         space, is_map = self.method.space, adapting.ndim > 2

@@ -22,10 +22,10 @@ class Record:
     """The record of a trigger for one expert.
 
     Args:
-        batches: Number of batches that were routed to it.
-        visits: Number of sequences of consecutive batches that were routed to it.
+        batches: Number of batches routed to it.
+        visits: Number of sequences of consecutive batches routed to it.
         rests: Number of batches that were only predicted.
-        resting: Number of these since the last update.
+        resting: Number of batches since its last update.
         seen: Number of predictions in the averages below.
         recent: Mean entropy of the last few predictions, in nats.
         usual: Mean entropy of more predictions, in nats.
@@ -46,8 +46,8 @@ class Trigger(ReservoirPart):
     """Base class of triggers, which decide whether an expert adapts to a batch or rests.
 
     A resting expert predicts in one forward pass without gradients, and is not updated. The
-    decision comes before the forward pass, so that none runs twice. It depends on earlier batches
-    only. Every expert adapts to its first batch.
+    decision precedes the forward pass, so it only depends on earlier batches. Every expert adapts
+    to its first batch.
     """
 
     def __init__(self) -> None:

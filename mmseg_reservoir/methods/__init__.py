@@ -1,4 +1,4 @@
-"""Adaptation methods, one file each, which do not depend on the reservoir."""
+"""Adaptation methods, one per file. They do not depend on the reservoir."""
 
 from .base import AdaptationMethod, Forward, OptimizerFactory
 from .becotta import Becotta

@@ -23,7 +23,7 @@ Forward = Callable[[Tensor], Tensor]
 
 OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
 
-_WINDOW = 100  # batches over which the filter of a method is monitored
+_WINDOW = 100  # number of newest batches in which the filter of a method is monitored
 _FEW = 0.01  # share of batches with a selected sample below which there is a warning
 
 _logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def samples(logits: Tensor) -> Tensor:
 
 
 def moving_average(average: Tensor | None, value: Tensor, momentum: float) -> Tensor:
-    """Return the exponential moving average, without gradient; None has no value yet."""
+    """Return the exponential moving average, without gradient; it starts at ``value``."""
     value = value.detach()
     return value if average is None else momentum * average + (1 - momentum) * value
 
@@ -44,31 +44,31 @@ class AdaptationMethod(ABC):
     """One set of parameters, adapted batch by batch.
 
     A subclass implements :meth:`loss`. The state of one domain is ``self.state``, a plain dict,
-    which :meth:`fresh_domain_state` may extend. A method does not know of other domains: its owner
-    swaps the parameters and the dict.
+    which :meth:`fresh_domain_state` may extend. To change the domain, the pipeline replaces the
+    parameters and the dict.
 
     Args:
-        forward: The model, as a function from inputs to logits.
+        forward: Function from inputs to logits, the model.
         space: The parameters that adapt.
         optimizer: Factory of the optimizer, for example ``partial(torch.optim.Adam, lr=1e-3)``.
     """
 
     supports: tuple[str, ...] = ("images", "pixels")
-    """Supported predictions: logits ``(N, C)`` of images, ``(N, C, H, W)`` of pixels, or both."""
+    """Supported logits: ``"images"`` for ``(N, C)``, ``"pixels"`` for ``(N, C, H, W)``, or both."""
 
     statistics: str | None = None
     """Default of the option ``statistics``: ``"running"``, ``"batch"``, or None for the default of
     the task (``"batch"`` for classifiers, ``"running"`` for segmentation)."""
 
     filter_options: tuple[str, ...] = ()
-    """Names of the options that select samples; a warning names them if hardly any is selected."""
+    """Names of the options that select samples, for the warning that hardly any is selected."""
 
     needs_every_batch: str = ""
-    """Why every batch must pass through :meth:`adapt`, for the error if there is a trigger. Empty
+    """Reason why every batch must pass through :meth:`adapt`, for the error with a trigger. Empty
     if :meth:`predict` may replace it."""
 
     shared_tensors: tuple[str, ...] = ()
-    """Names of tensor attributes that all domains share and a saved state has; they may be None."""
+    """Names of saved tensor attributes that all domains share; the attributes may be None."""
 
     def __init__(self, forward: Forward, space: ParamSpace, optimizer: OptimizerFactory) -> None:
         self.forward = forward
@@ -77,7 +77,7 @@ class AdaptationMethod(ABC):
         self.optimizer = optimizer([space.values])
         self.counts = dict.fromkeys(("updates", "skipped", *FAILURES), 0)
         self.checks: dict[str, Tensor] = {}
-        """Flags on the device, whether parts of the current update are finite."""
+        """Flags on the device: whether loss and gradient of the current update are finite."""
         self.judged: tuple[int, int, Change] | None = None
         """Versions of the values before and after the last accepted batch, and their change."""
         self._selected: deque[bool] = deque(maxlen=_WINDOW)
@@ -87,11 +87,11 @@ class AdaptationMethod(ABC):
 
     @property
     def needs_source(self) -> bool:
-        """Whether :meth:`prepare` must be called."""
+        """Return whether :meth:`prepare` must be called."""
         return False
 
     def prepare(self, source: Iterable[Tensor]) -> None:
-        """Measure source batches before the stream begins, such as the Fisher information."""
+        """Measure source batches before the stream, for example for the Fisher information."""
 
     @abstractmethod
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -100,7 +100,7 @@ class AdaptationMethod(ABC):
     def adapt(self, inputs: Tensor) -> Tensor:
         """Adapt to a batch; return the prediction made before the update.
 
-        :class:`StepRollback` undoes an update that breaks something; only the counts change.
+        :class:`StepRollback` undoes an update that breaks the model, except its counts.
         """
         rollback = StepRollback(self)
         self.checks = {}
@@ -118,7 +118,7 @@ class AdaptationMethod(ABC):
         return prediction
 
     def _monitor_filter(self, selected: bool) -> None:
-        """Warn once if hardly any batch has a selected sample, which no score would show."""
+        """Warn once if hardly any batch has a selected sample."""
         self._selected.append(selected)
         selected_ones = sum(self._selected)
         if self._has_warned or len(self._selected) < _WINDOW or selected_ones > _FEW * _WINDOW:
@@ -135,7 +135,7 @@ class AdaptationMethod(ABC):
         )
 
     def check_can_rest(self) -> None:
-        """Refuse a trigger, which would keep batches from a method that needs every one."""
+        """Raise an error if the method needs every batch, so a trigger is not allowed."""
         if self.needs_every_batch:
             raise ReservoirError(
                 f"a trigger keeps batches from {type(self).__name__}, which needs all of them: "
@@ -154,8 +154,8 @@ class AdaptationMethod(ABC):
     def update(self, inputs: Tensor, loss: Tensor) -> None:
         """Descend the loss; methods with several backward passes override this.
 
-        :class:`StepRollback` reads later whether loss and gradient are finite, since each read
-        makes the host wait for the device.
+        :class:`StepRollback` checks later whether loss and gradient are finite, with one read for
+        all checks, since each read makes the host wait for the device.
         """
         for name, is_finite in self._propagate(loss).items():
             self.checks[name] = is_finite & self.checks.get(name, is_finite)
@@ -174,7 +174,7 @@ class AdaptationMethod(ABC):
     def _propagate(self, loss: Tensor) -> dict[str, Tensor]:
         """Back-propagate; return whether loss and gradient are finite, on the device."""
         loss.backward()
-        # Squared, as optimizers do: a moment that overflows would stop them for good.
+        # Squared, since the optimizer's moments are: one that overflows would stop all updates.
         square = self.space.gradient.float().square().sum()
         return {"loss": torch.isfinite(loss.detach()).all(), "gradient": torch.isfinite(square)}
 
@@ -185,7 +185,7 @@ class AdaptationMethod(ABC):
 
     def move(self) -> None:
         """Step the optimizer, without counting an update."""
-        with self.space.preserve_buffers():  # from weight decay and momentum
+        with self.space.preserve_buffers():  # weight decay and momentum would change them
             self.optimizer.step()
         self.space.changed()
 
@@ -196,7 +196,7 @@ class AdaptationMethod(ABC):
     def change_since(self, version: int) -> Change | None:
         """Return the change of the values since a version, without reading the device.
 
-        None if anything but one accepted batch changed them since.
+        The result is None unless exactly one accepted batch changed them.
         """
         if self.judged is None or self.judged[:2] != (version, self.space.version):
             return None
@@ -208,7 +208,7 @@ class AdaptationMethod(ABC):
         return self.counts["not_finite"] + self.counts["rollbacks"]
 
     def fresh_domain_state(self) -> dict[str, Any]:
-        """Return the state of a domain without batches."""
+        """Return the initial state of a domain."""
         return {"optimizer": {}, "rejected": 0}
 
     def domain_state(self) -> dict[str, Any]:
@@ -224,15 +224,15 @@ class AdaptationMethod(ABC):
     def inherit_domain_state(self, state: dict[str, Any]) -> dict[str, Any]:
         """Return the state of a new domain with parameters cloned from the domain of ``state``.
 
-        The optimizer's moments belong to the parameters and are cloned, too. Statistics of the
-        other domain's stream are not.
+        The optimizer's moments are cloned with the parameters. Statistics of the other domain's
+        stream are not cloned.
         """
         return self.fresh_domain_state() | {"optimizer": copy.deepcopy(state["optimizer"])}
 
     def parameter_like_state(self, state: dict[str, Any]) -> list[Tensor]:
         """Return the vectors of a domain's state that are parameters too, such as a student.
 
-        Whatever moves the parameters of a domain from outside moves these with them.
+        Guard and pooling change them together with the parameters.
         """
         return []
 

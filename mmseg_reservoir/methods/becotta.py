@@ -22,18 +22,18 @@ class Becotta(AdaptationMethod):
     stay as after the warm-up, those of the domain discriminator included.
 
     - Loss: the mean entropy ``H(x)`` over pixels with ``H(x) < margin ln C`` (the entropy filter)
-      and ``max_c p_0(c | x) > confidence``. ``p_0`` is the prediction of the warm-up model: without
-      it, updates could follow predictions of the adapted parameters only.
+      and ``max_c p_0(c | x) > confidence``. ``p_0`` is the prediction of the warm-up model, which
+      keeps updates from depending on adapted parameters only.
     - Optimizer: Adam with a learning rate of 6e-7 for SegFormer-B5.
 
     ``counts["pixels"]`` and ``counts["selected"]`` count all pixels and those in the loss. All
     domains share the warm-up parameters, ``self.source``.
 
     Args:
-        margin: The largest entropy of a pixel, as a fraction of ``ln C``; ``inf`` for no filter.
+        margin: Largest entropy of a pixel, as a fraction of ``ln C``; ``inf`` for no filter.
             Defaults to 0.4, EATA's value.
-        confidence: The smallest confidence of the warm-up model; 0 for no mask, which saves one
-            pass. Defaults to 0.69, as the anchor's in ``cotta``; it is not tuned.
+        confidence: Smallest confidence of the warm-up model; 0 for no mask, which saves one pass.
+            Defaults to 0.69, as the anchor's in ``cotta``; it is not tuned.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -49,7 +49,7 @@ class Becotta(AdaptationMethod):
         self.counts |= {"pixels": 0, "selected": 0}
 
     def loss(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        # First, since loading other parameters would break a later backward pass.
+        # Computed first, since loading other parameters would break a later backward pass.
         trusted: Tensor | bool = True
         if self.confidence:
             with self.space.at(self.source):

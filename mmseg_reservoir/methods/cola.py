@@ -25,23 +25,24 @@ class Cola(Eta):
     - Parameters: ``theta = theta_source + sum_i softmax(a)_i v_i + u``. There is one vector ``v_i``
       per past domain, and ``v_0 = 0`` for the source. ``u`` is the part of the current domain.
     - Loss: ETA's. The optimizer steps ``u``; ``a`` descends with the rate ``alpha_lr``.
-    - Shift: the stem features of a batch differ from those of the current domain by more than
-      ``threshold``, in symmetric Kullback-Leibler divergence of Gaussians, averaged over channels.
-      Then ``theta - theta_source`` becomes a vector, and ``u``, optimizer and average prediction
-      are reset. ``counts["shifts"]`` counts shifts.
+    - Shift: the divergence of a batch's stem features from the current domain's is above
+      ``threshold``. It is the symmetric Kullback-Leibler divergence of Gaussians, averaged over
+      channels. Then ``theta - theta_source`` becomes a vector, and ``u``, optimizer and average
+      prediction are reset. ``counts["shifts"]`` counts shifts.
 
-    Each domain of a reservoir has all of this separately. The exact sum, the divergence, and the
-    defaults of ``threshold``, ``stem_momentum``, ``alpha_lr`` and ``start`` are this project's
-    choices, not checked against the paper's equations and experiments.
+    Each domain of a reservoir has separate values. The exact sum, the divergence, and the defaults
+    of ``threshold``, ``stem_momentum``, ``alpha_lr`` and ``start`` are this project's choices. They
+    are not checked against the paper's equations and experiments.
 
     Args:
-        threshold: The largest divergence within a domain.
-        stem_momentum: Weight of the old value in the moving average of stem features.
-        alpha_lr: Learning rate of ``a``.
+        threshold: Largest divergence within a domain. Defaults to 0.1.
+        stem_momentum: Weight of the old value in the moving average of stem features. Defaults to
+            0.8.
+        alpha_lr: Learning rate of ``a``. Defaults to 0.1.
         start: Initial ``a`` of a new domain: ``"uniform"``, 0, or ``"similarity"``, ``-divergence
             from domain i / temperature`` (the paper's "follower agents"), with ``threshold`` as the
-            divergence from the source.
-        temperature: Temperature of ``"similarity"``.
+            divergence from the source. Defaults to ``"uniform"``.
+        temperature: Temperature of ``"similarity"``. Defaults to 0.1.
         limit: The largest number of vectors of past domains; the oldest is dropped. Defaults to
             None, no limit.
         **options: See :class:`Eta`.
@@ -105,7 +106,7 @@ class Cola(Eta):
         self.counts["shifts"] += 1
 
     def step(self) -> None:
-        """Step the current domain's part, and descend in the weights."""
+        """Step the current domain's part, and descend the loss in the weights."""
         gradient = self.space.gradient.clone()
         super().step()
         vectors, alpha = self.state["vectors"], self.state["alpha"]
@@ -119,15 +120,15 @@ class Cola(Eta):
 
 
 class _Enough(Exception):
-    """Raised by a hook to skip the rest of the forward pass."""
+    """Exception of a hook that skips the rest of a forward pass."""
 
 
 @torch.no_grad()
 def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
     """Return mean and variance per channel after the first convolution, as rows of ``(2, C)``.
 
-    That is the patch embedding of a vision transformer or the stem of a residual net. A model
-    without a convolution gives those of its inputs ``(N, C, *spatial)``.
+    This convolution is the patch embedding of a vision transformer or the stem of a residual net.
+    Without any convolution, the statistics are those of the inputs ``(N, C, *spatial)``.
     """
     seen: list[Tensor] = []
 
@@ -136,7 +137,7 @@ def stem_statistics(forward: Forward, inputs: Tensor) -> Tensor:
             seen.append(output)
             raise _Enough
 
-    # A hook on all modules, since a method has the model as a function.
+    # A hook on all modules, since a method only has the forward function.
     with register_module_forward_hook(keep), suppress(_Enough):
         forward(inputs)
     features = samples(seen[0] if seen else inputs)

@@ -67,8 +67,8 @@ class Cotta(MeanTeacher):
 
     The anchor is the source model. For images see :class:`CottaImages`.
 
-    - Label: the teacher's prediction for the unchanged image where the anchor is confident there;
-      elsewhere its mean softmax over the views, at the size of the labels.
+    - Label: where the anchor is confident, the teacher's prediction for the unchanged image;
+      elsewhere the teacher's mean softmax over the views.
     - Loss: cross-entropy of the student on the unchanged image with the hard label.
     - Teacher and restoration: see :class:`MeanTeacher`.
 
@@ -76,14 +76,15 @@ class Cotta(MeanTeacher):
     ``restore=0``, the default. Full CoTTA: ``params=dict(type="all")`` and ``restore=0.01``.
 
     Args:
-        confidence: The anchor is confident where its largest probability is above this.
-        ratios: Scales of the views.
-        flip: Whether to add a mirrored view of each scale.
-        label_scale: Size of the labels over that of the inputs: 2 for ACDC at half size.
-        at_once: Whether an image and its mirror image pass the model as one batch, which is faster
-            and takes more memory. Ignored where BatchNorm uses the statistics of the batch.
-        score: The prediction to return: ``"composite"`` (the soft labels), ``"mean"`` (over the
-            views) or ``"single"`` (the unchanged image).
+        confidence: Probability of the anchor above which it is confident. Defaults to 0.69.
+        ratios: Scales of the views. Defaults to ``RATIOS``.
+        flip: Whether to add a mirrored view of each scale. Defaults to True.
+        label_scale: Size of the labels over that of the inputs: 2 for ACDC at half size. Defaults
+            to 1.
+        at_once: Whether image and mirror image form one batch, which is faster and takes more
+            memory. Ignored where BatchNorm uses the statistics of the batch. Defaults to True.
+        score: Returned prediction: ``"composite"`` (the soft labels), ``"mean"`` (over the views)
+            or ``"single"`` (the unchanged image). Defaults to ``"composite"``.
         **options: See :class:`MeanTeacher`.
     """
 
@@ -148,7 +149,7 @@ class Cotta(MeanTeacher):
         return total / len(self.views)
 
     def _compose(self, inputs: Tensor, single: Tensor, mean: Tensor) -> Tensor:
-        # The label only depends on the anchor's confidence on the unchanged image.
+        # Only the anchor's confidence on the unchanged image matters.
         with self.space.at(self.source):
             anchor = self._single(inputs)
         confident = anchor.amax(dim=1, keepdim=True) > self.confidence

@@ -21,10 +21,10 @@ class CottaImages(MeanTeacher):
 
     The anchor is the source model. ``CoTTA*`` and full CoTTA differ as in :class:`Cotta`.
 
-    - Label: the teacher's prediction for the unchanged images, which is also the method's
-      prediction. If the anchor's mean confidence in the batch is below ``confidence``, the
-      teacher's mean over ``views`` augmentations (Eq. 3 and 4). ``counts["augmented"]`` counts
-      these batches.
+    - Label: the teacher's prediction for the unchanged images. If the anchor's mean confidence in
+      the batch is below ``confidence``, it is the teacher's mean over ``views`` augmentations
+      (Eq. 3 and 4). ``counts["augmented"]`` counts these batches. The label is also the method's
+      prediction.
     - Loss: soft cross-entropy ``-sum_c y'_c log y_c`` of the student on the unchanged images with
       that label (Eq. 1).
     - Teacher and restoration: see :class:`MeanTeacher` (Eq. 2 and 5 to 8).
@@ -33,9 +33,9 @@ class CottaImages(MeanTeacher):
         confidence: Confidence of the anchor below which images are augmented: 0.92 for CIFAR-10-C,
             0.72 for CIFAR-100-C, 0.1 for ImageNet-C. Defaults to the value for the number of
             classes (:func:`by_classes`).
-        views: Number of augmentations.
-        average: ``"probabilities"`` averages the views as in Eq. 3, ``"logits"`` as in the
-            published implementation.
+        views: Number of augmentations. Defaults to 32.
+        average: Averaged values of the views: ``"probabilities"`` (Eq. 3) or ``"logits"`` (the
+            published implementation). Defaults to ``"probabilities"``.
         augment: Options of :class:`Augment`.
         **options: See :class:`MeanTeacher`.
     """

@@ -31,12 +31,12 @@ class DPCore(Vpt):
     prompt of the last batch.
 
     Args:
-        temperature: Temperature of the weights (tau).
-        ratio: Threshold for reusing a prompt (rho).
-        alpha: Step of an element of weight 1 towards the new value.
-        limit: The largest number of elements; a full coreset reuses its prompts for every batch.
-            Defaults to None, as published: it grows with the stream.
-        loss: ``"alignment"``, the only one.
+        temperature: Temperature of the weights (tau). Defaults to 3.
+        ratio: Threshold for reusing a prompt (rho). Defaults to 0.8.
+        alpha: Step of an element of weight 1 towards the new value. Defaults to 0.999.
+        limit: Largest number of elements; a full coreset reuses its prompts for every batch.
+            Defaults to None, no limit, as published.
+        loss: Loss of the prompts; only ``"alignment"`` is supported.
         **options: See :class:`Vpt`; ``std_weight`` is the paper's lambda.
     """
 

@@ -38,15 +38,15 @@ class Eata(Eta):
 
     @property
     def needs_source(self) -> bool:
-        """Whether the Fisher information is needed."""
+        """Return whether the Fisher information is needed."""
         return self.fisher_alpha is None or self.fisher_alpha > 0
 
     def prepare(self, source: Iterable[Tensor]) -> None:
         """Estimate the Fisher information: the mean over source batches of the squared gradient.
 
-        The gradient is that of a batch's mean cross-entropy with the model's predicted labels. Eq.
-        9 squares it for every sample; the published code, for which ``fisher_alpha`` is tuned,
-        squares it for every batch.
+        The loss is a batch's mean cross-entropy with the model's predicted labels. Eq. 9 squares
+        the gradient of every sample. The published code, for which ``fisher_alpha`` is tuned,
+        squares that of every batch.
         """
         total, batches = torch.zeros_like(self.source), 0
         for inputs in source:

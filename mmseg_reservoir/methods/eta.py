@@ -30,10 +30,11 @@ class Eta(AdaptationMethod):
       of the first reliable samples.
 
     Args:
-        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum.
+        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum. Defaults
+            to 0.4.
         d_margin: The largest similarity to ``m``: 0.05 for ImageNet-C, 0.4 for CIFAR-10-C in the
             paper. Defaults to the value for the number of classes (:func:`by_classes`).
-        momentum: Weight of the old value in the moving average.
+        momentum: Weight of the old value in the moving average. Defaults to 0.9.
         **options: See :class:`AdaptationMethod`.
     """
 

@@ -43,19 +43,20 @@ class Petta(Rotta):
     two source images are left out. For other arguments see :class:`Rotta`.
 
     Args:
-        alpha_0: Largest rate of the teacher.
+        alpha_0: Largest rate of the teacher. Defaults to 0.001.
         lambda_0: Largest weight of the regularizer: 10 for CIFAR-10/100-C and ImageNet-C, 1 for
-            DomainNet.
+            DomainNet. Defaults to 10.
         regularizer: R: ``"cosine"``, ``1 - cos(theta, theta_0)``, or ``"l2"``, the squared
-            distance.
+            distance. Defaults to ``"cosine"``.
         classification: L_CLS: ``"self_training"``, the mean of the four cross-entropies between the
             teacher and the student's plain and augmented view (Doebler et al., CVPR 2023; the
-            paper's choice except for DomainNet), or ``"cross_entropy"``, RoTTA's.
-        rate: Rate of the normalization statistics and of the means.
+            paper's choice except for DomainNet), or ``"cross_entropy"``, RoTTA's. Defaults to
+            ``"self_training"``.
+        rate: Rate of the normalization statistics and of the means. Defaults to 0.05.
         head: Name of the ``nn.Linear`` that returns the logits. Defaults to the last one.
     """
 
-    # Without **options of RoTTA: its nu and alpha are alpha_0 and rate.
+    # There are no **options of RoTTA, since its nu and alpha are named alpha_0 and rate here.
     def __init__(
         self,
         forward: Forward,
@@ -100,7 +101,7 @@ class Petta(Rotta):
 
     @property
     def needs_source(self) -> bool:
-        """Whether source images are needed: always, for their features."""
+        """Return True: PeTTA needs the features of source images."""
         return True
 
     @torch.no_grad()
@@ -124,7 +125,7 @@ class Petta(Rotta):
         self.source_features = {name: value.to(self.source) for name, value in measured.items()}
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Adapt as RoTTA; refuse to without the features of the source."""
+        """Adapt as RoTTA; raise an error without the features of the source."""
         if self.source_features is None:
             raise ReservoirError(
                 "PeTTA has no features of the source: give it source images (source=..., or "
@@ -150,7 +151,7 @@ class Petta(Rotta):
         return prediction, losses.mean() + self.divergence * self.lambda_0 * distance
 
     def _update_divergence(self, features: Tensor, labels: Tensor) -> None:
-        """Set the divergence from the source, and the means after a successful update."""
+        """Set the divergence from the source, and the means that a successful update stores."""
         means, source = self.state["means"], self.source_features
         assert source is not None, "checked in adapt()"
         means = source["mean"].clone() if means is None else means.clone()

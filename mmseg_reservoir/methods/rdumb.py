@@ -20,7 +20,7 @@ class RDumb(Eta):
     Each domain counts its batches, with or without an update. ``counts["resets"]`` counts resets.
 
     Args:
-        reset_every: Number of batches between resets.
+        reset_every: Number of batches between resets. Defaults to 1000.
         **options: See :class:`Eta`.
     """
 

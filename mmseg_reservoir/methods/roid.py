@@ -35,10 +35,11 @@ class Roid(AdaptationMethod):
     Each domain has its moving average, which starts uniform.
 
     Args:
-        alpha: Weight of the adapted parameters against the source's.
-        temperature: Temperature of the sample weights.
-        momentum: Weight of the old value in the moving average.
-        prior_correction: Whether to correct predictions by the class frequencies.
+        alpha: Weight of the adapted parameters against the source's. Defaults to 0.99.
+        temperature: Temperature of the sample weights. Defaults to 1/3.
+        momentum: Weight of the old value in the moving average. Defaults to 0.9.
+        prior_correction: Whether to correct predictions by the class frequencies. Defaults to
+            False.
         batch_size: Divisor of the sum over samples. The published code uses the configured batch
             size, also for an incomplete batch. Defaults to the number of samples.
         **options: See :class:`AdaptationMethod`.
@@ -76,7 +77,7 @@ class Roid(AdaptationMethod):
         weights = (diversity * certainty / self.temperature).exp()
         weights = weights * (diversity >= diversity.mean())
         loss = (weights * soft_likelihood_ratio(p)).sum() / (self.batch_size or len(p))
-        if torch.isfinite(loss):  # a broken batch must not enter the average
+        if torch.isfinite(loss):  # keeps broken batches out of the average
             self.state["mean_prediction"] = moving_average(average, p.mean(dim=0), self.momentum)
         return prediction, loss
 

@@ -31,32 +31,33 @@ class Rotta(MeanTeacher):
 
     - Normalization: by statistics that follow the memory slowly (:func:`robust_norms`), separately
       for the images of the teacher and those of the student.
-    - Memory: balanced over the teacher's labels, timely and certain (:class:`BalancedBank`).
+    - Memory: recent samples with certain predictions, balanced over the teacher's labels
+      (:class:`BalancedBank`).
     - Loss: every ``update_every`` samples, the mean over the memory of
       ``E(A) * -sum_c p_teacher(c | x) log p_student(c | augmented x)``. The timeliness of age A is
       ``E(A) = exp(-A / N) / (1 + exp(-A / N))``. ``counts["skipped"]`` counts other batches.
     - Teacher: ``theta' <- (1 - nu) theta' + nu theta``. It predicts.
 
     Args:
-        forward: The model, as a function from images to logits ``(N, C)``. Its BatchNorm layers
-            must have the running statistics of the source, and are replaced.
+        forward: Function from images to logits ``(N, C)``, the model. Its BatchNorm layers need the
+            running statistics of the source, and are replaced.
         space: The parameters that adapt, in the paper the affine ones of normalization.
         optimizer: Factory of the optimizer.
-        nu: Rate of the teacher.
-        alpha: Rate of the statistics.
-        capacity: Number N of images in the memory.
-        update_every: Number of samples between updates.
-        lambda_t: Weight of the age in the memory.
-        lambda_u: Weight of the uncertainty in the memory.
+        nu: Rate of the teacher. Defaults to 0.001.
+        alpha: Rate of the statistics. Defaults to 0.05.
+        capacity: Number N of images in the memory. Defaults to 64.
+        update_every: Number of samples between updates. Defaults to 64.
+        lambda_t: Weight of the age in the memory. Defaults to 1.
+        lambda_u: Weight of the uncertainty in the memory. Defaults to 1.
         augment: Options of :class:`Augment`.
-        seed: Seed of the augmentations; the generator is saved with the state.
+        seed: Seed of the augmentations; the generator is saved with the state. Defaults to 0.
     """
 
     supports = ("images",)
     statistics = "running"
     needs_every_batch = "it stores images of every batch, and decides when to update"
 
-    # Without **options of the teacher: its momentum is 1 - nu, and nothing is restored.
+    # There are no **options of MeanTeacher: its momentum is 1 - nu, and nothing is restored.
     def __init__(
         self,
         forward: Forward,
@@ -83,7 +84,7 @@ class Rotta(MeanTeacher):
         labels, uncertainties = prediction.argmax(dim=1).tolist(), entropy(prediction).tolist()
         learned = False
         for image, label, uncertainty in zip(inputs, labels, uncertainties, strict=True):
-            if math.isfinite(uncertainty):  # never learn from a sample that broke the model
+            if math.isfinite(uncertainty):  # do not store a sample with a broken prediction
                 self.bank.add(self.state["bank"], image, label, uncertainty, prediction.shape[1])
             self.state["seen"] += 1
             if self.state["seen"] % self.update_every == 0 and self.state["bank"]:
@@ -104,7 +105,7 @@ class Rotta(MeanTeacher):
 
     @contextmanager
     def teaching(self) -> Iterator[None]:
-        """Within this context forward passes move statistics, which an update gives the teacher."""
+        """Let forward passes move the statistics, which an update copies to the teacher."""
         with self.space.preserve_buffers(), learning(self.norms.values()):
             yield
             self._statistics = self.space.buffers.clone()
@@ -137,8 +138,8 @@ def timeliness(ages: Tensor) -> Tensor:
 def robust_norms(space: ParamSpace, rate: float) -> dict[str, BlendedBatchNorm]:
     """Replace all BatchNorm layers by robust ones (RoTTA, Sec. 3.2); return these by name.
 
-    Within :func:`learning` they normalize by a blend of running and batch statistics, which becomes
-    the running statistics. These are buffers of the space.
+    Within :func:`learning` they normalize by a blend of running and batch statistics. The blend
+    becomes the running statistics, which are buffers of the space.
 
     Args:
         space: The parameters that adapt, before an optimizer holds its values.

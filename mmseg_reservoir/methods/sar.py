@@ -14,7 +14,7 @@ from .base import AdaptationMethod, moving_average, samples
 
 @register("method", "sar")
 class Sar(AdaptationMethod):
-    """Minimize the entropy of reliable samples, sharpness-aware.
+    """Minimize the entropy of reliable samples and its sharpness.
 
     From "Towards Stable Test-Time Adaptation in Dynamic Wild World". The optimizer is SGD with
     momentum 0.9.
@@ -23,18 +23,19 @@ class Sar(AdaptationMethod):
     - Ascent: to the worst point nearby, ``theta + rho g / ||g||``, with the gradient ``g`` of the
       mean entropy at ``theta`` (Eq. 4 and 5).
     - Step: at ``theta``, along the gradient at that point, of samples still reliable (Eq. 6).
-    - Reset to the source, if the moving average of the second loss is below ``reset_below``
+    - Reset: to the source, if the moving average of the second loss is below ``reset_below``
       ("model recovery"). ``counts["resets"]`` counts the resets.
 
-    A domain has its moving average and its momentum, which a reset clears.
+    Each domain has a moving average and the optimizer's momentum, which a reset clears.
 
     Args:
-        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum.
-        rho: Radius of the neighborhood.
-        reset_below: Loss (e_m) below which the model is reset.
-        momentum: Weight of the old value in the moving average of the loss.
-        published_momentum: True shares the optimizer's state between all domains and keeps it over
-            resets, as the published implementation of ReservoirTTA does. Defaults to False.
+        margin: ``E_0 / ln C``, the largest reliable entropy as a fraction of the maximum. Defaults
+            to 0.4.
+        rho: Radius of the neighborhood. Defaults to 0.05.
+        reset_below: Loss (e_m) below which the model is reset. Defaults to 0.2.
+        momentum: Weight of the old value in the moving average of the loss. Defaults to 0.9.
+        published_momentum: Whether all domains share the optimizer's state, and resets keep it, as
+            in the published implementation of ReservoirTTA. Defaults to False.
         **options: See :class:`AdaptationMethod`.
     """
 

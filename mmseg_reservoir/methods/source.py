@@ -16,7 +16,7 @@ _UNUSED = partial(torch.optim.SGD, lr=0.0)
 
 @register("method", "source")
 class Source(AdaptationMethod):
-    """The source model, with the BatchNorm statistics of the source. It never updates."""
+    """The source model with its BatchNorm statistics, without updates."""
 
     statistics = "running"
 
@@ -36,9 +36,9 @@ class Norm(Source):
 
     From "Improving robustness against common corruptions by covariate shift adaptation" (Schneider
     et al., NeurIPS 2020) and "Evaluating Prediction-Time Batch Normalization for Robustness under
-    Covariate Shift" (Nado et al., 2020). A number as ``statistics`` blends both: the share
-    ``n / (N + n)`` of a batch of n is the former's prior ``N``. A model without BatchNorm is the
-    source model.
+    Covariate Shift" (Nado et al., 2020). A number as ``statistics`` is the weight of the batch in a
+    blend with the source's: ``n / (N + n)`` for n images and the prior ``N`` of the former paper. A
+    model without BatchNorm is the source model.
     """
 
     statistics = "batch"
@@ -48,7 +48,7 @@ class Norm(Source):
 class Align(Source):
     """The source's parameters, adapted by the alignment of the reservoir only.
 
-    It takes one forward pass per batch in inference mode, so the network needs no gradient. Without
+    It takes one forward pass per batch in inference mode, without gradients. Without
     ``reservoir.alignment`` it is the source model.
     """
 

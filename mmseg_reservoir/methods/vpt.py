@@ -36,8 +36,8 @@ def discrepancy(one: Tensor, other: Tensor, std_weight: float = 1.0) -> Tensor:
 class Vpt(AdaptationMethod):
     """Align the features of a batch with those of the source, by prompts.
 
-    This is the row "VPT+ReservoirTTA" of the ReservoirTTA paper, where the reservoir replaces
-    DPCore's coreset. It needs ``params.type = "prompt"``.
+    With a reservoir, which replaces DPCore's coreset, this is the row "VPT+ReservoirTTA" of the
+    ReservoirTTA paper. It needs ``params.type = "prompt"``.
 
     - Loss: ``||mu_S - mu(p)|| + std_weight ||sigma_S - sigma(p)||`` (DPCore, "Visual Prompt
       Adaptation"). ``mu, sigma`` are mean and deviation over the batch of the classifier's input
@@ -48,11 +48,12 @@ class Vpt(AdaptationMethod):
     - Optimizer: AdamW with a learning rate of 0.1 and a weight decay of 1e-5.
 
     Args:
-        loss: ``"alignment"``, as above, or ``"entropy"``, TENT's loss, without source images.
-        first_steps: Steps on the first batch of a domain; others get one. Defaults to 50 for the
-            alignment, and to 1 for the entropy, which has no anchor.
-        std_weight: Weight of the deviations in the loss.
-        source_images: The largest number of source images to measure.
+        loss: Loss of the prompts: ``"alignment"``, as above, or ``"entropy"``, TENT's, which needs
+            no source images. Defaults to ``"alignment"``.
+        first_steps: Number of steps on the first batch of a domain; others get one. Defaults to 50
+            for ``"alignment"``, and to 1 for ``"entropy"``, which has no anchor.
+        std_weight: Weight of the deviations in the loss. Defaults to 1.
+        source_images: Largest number of source images to measure. Defaults to 300.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -85,7 +86,7 @@ class Vpt(AdaptationMethod):
 
     @property
     def needs_source(self) -> bool:
-        """Whether the loss needs the statistics of source images."""
+        """Return whether the loss needs the statistics of source images."""
         return self.aligns
 
     @torch.no_grad()
@@ -116,7 +117,7 @@ class Vpt(AdaptationMethod):
         return self._loss(inputs)
 
     def _learn(self, inputs: Tensor, steps: int) -> None:
-        """Take steps on a batch before the last one, which :meth:`adapt` takes."""
+        """Take all steps on a batch except the last one, which :meth:`adapt` takes."""
         for _ in range(steps):
             self.space.zero_grad()
             if not self.backward(self._loss(inputs)[1]):

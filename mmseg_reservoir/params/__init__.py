@@ -1,4 +1,4 @@
-"""What adapts: parameters of a model, or parameters that are added to it."""
+"""Adapted parameters: those of a model, or those added to it."""
 
 from .base import ParamSpace
 from .lora import lora_space

@@ -16,11 +16,11 @@ class ParamSpace:
     """The adapted parameters of a model, as views of one flat vector.
 
     After construction only these parameters require gradients. The flat vector, ``values``, is a
-    leaf tensor for an optimizer that works element by element (SGD, Adam, AdamW). So a step on 322
-    small tensors costs one kernel, and loading an expert costs one copy.
+    leaf tensor for an elementwise optimizer (SGD, Adam, AdamW). So a step on 322 small tensors
+    takes one kernel, and loading an expert takes one copy.
 
     Args:
-        model: The model, on its device: a later move would detach the views.
+        model: The model, on its device, since moving it later would detach the views.
         selected: Parameters by name, for example from :func:`norm_affine`.
     """
 
@@ -35,13 +35,13 @@ class ParamSpace:
         self._parameters: list[Tensor] = list(selected.values())
         self._flatten()
         self.adapting = len(self)
-        """The number of values that adapt. They come first, then the buffers."""
+        """Number of values that adapt. They precede the buffers."""
 
     def carry(self, buffers: Mapping[str, Tensor]) -> None:
         """Append buffers of the model to the values, such as running statistics per domain.
 
-        They are loaded, stored, cloned and ensembled with the parameters, but no gradient moves
-        them. Call this before an optimizer holds the values.
+        They are loaded, stored, cloned and ensembled with the parameters, but have no gradients.
+        Call this before creating an optimizer of the values.
         """
         self.names += buffers
         self._parameters += buffers.values()
@@ -56,19 +56,17 @@ class ParamSpace:
 
     @property
     def buffers(self) -> Tensor:
-        """Return a view of the values that no gradient moves (see :meth:`carry`)."""
+        """Return a view of the values without gradients (see :meth:`carry`)."""
         return self.values.detach()[self.adapting :]
 
     def adapted(self, vector: Tensor) -> Tensor:
-        """Return a view of the part of a flat vector that gradients move."""
+        """Return a view of the adapting part of a flat vector, without buffers."""
         return vector[: self.adapting]
 
     def share(self, vector: Tensor, before: Tensor, after: Tensor, share: float) -> None:
         """Add ``share`` of another expert's update, ``after - before``, to ``vector``, in place.
 
-        Buffers do not change.
-
-        Subclasses with parameters that do not act linearly override this.
+        Buffers do not change. Subclasses with nonlinear parameters override this.
         """
         update = self.adapted(after) - self.adapted(before)
         self.adapted(vector).add_(update, alpha=share)
@@ -112,7 +110,7 @@ class ParamSpace:
 
     @property
     def version(self) -> int:
-        """Return a number that grows with every change of the values, without a device read."""
+        """Return a count that grows with every change of the values, without a device read."""
         return self.values._version
 
     def snapshot(self) -> Tensor:
@@ -127,7 +125,7 @@ class ParamSpace:
         self.changed()
 
     def set_source(self, vector: Tensor) -> None:
-        """Set the source values; for subclasses that treat them specially."""
+        """Set the source values, which some subclasses need. The base class ignores them."""
 
     @contextmanager
     def at(self, vector: Tensor) -> Iterator[None]:
@@ -141,16 +139,16 @@ class ParamSpace:
 
     @contextmanager
     def ensembled(self, experts: Tensor, weights: Tensor) -> Iterator[None]:
-        """Within this context the model is the experts' ensemble ``sum_k q_k theta_k`` (Eq. 14).
+        """Load the experts' ensemble ``sum_k q_k theta_k`` within this context (Eq. 14).
 
-        Subclasses with parameters that do not act linearly may average otherwise. The values are
-        undefined afterwards. Experts are ``(K, P)``, weights ``(K,)``.
+        Experts are ``(K, P)``, weights ``(K,)``. The values are undefined afterwards. Subclasses
+        with nonlinear parameters may use another average.
         """
         self.load(weights.to(experts) @ experts)
         yield
 
     def zero_grad(self) -> Tensor:
-        """Zero the flat gradient, of which the parameters' gradients are views; return it."""
+        """Zero the flat gradient, with views as the parameters' gradients; return it."""
         self._check_views()
         self.values.grad = self._gradient
         for tensor, gradient in zip(self._parameters, self._gradients, strict=True):
@@ -175,7 +173,7 @@ class ParamSpace:
 
 
 def _check_weights(model: nn.Module) -> None:
-    """Refuse a model with broken weights, since they would break every expert."""
+    """Raise an error for a model with NaN or infinite weights, which would break every expert."""
     for name, tensor in model.state_dict(keep_vars=True).items():
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             continue

@@ -29,19 +29,19 @@ def lora_space(
     average: Literal["factors", "product"] = "factors",
     seed: int = 0,
 ) -> LowRankSpace:
-    """Inject LoRA factors into a model; only these adapt.
+    """Inject LoRA factors into a model, and return their space; only the factors adapt.
 
     B starts at 0, so the predictions do not change.
 
     Args:
         model: The model, with its weights loaded and on its device.
         under: Name of the module to search. Defaults to the whole model.
-        targets: Endings of names of the modules to adapt: ``nn.Linear``, ``nn.Conv2d`` (not
-            depthwise) and ``nn.MultiheadAttention``. Defaults to those of a SegFormer.
-        rank: Rank of the product.
-        alpha: Scale of the product, times ``1 / rank``.
-        average: How to ensemble experts, see :class:`LowRankSpace`.
-        seed: Seed of the random A's.
+        targets: Endings of the names of modules to adapt: ``nn.Linear``, ``nn.Conv2d`` (not
+            depthwise) or ``nn.MultiheadAttention``. Defaults to those of a SegFormer.
+        rank: Rank of the product. Defaults to 4.
+        alpha: Numerator of the product's scale, ``alpha / rank``. Defaults to 8.
+        average: Average of experts, see :class:`LowRankSpace`. Defaults to ``"factors"``.
+        seed: Seed of the initial A. Defaults to 0.
     """
     # peft takes seconds to import, and most runs do not need it.
     from peft import LoraConfig, inject_adapter_in_model
@@ -87,9 +87,9 @@ class LowRankSpace(ParamSpace):
 
     Args:
         model: The model, on its device.
-        selected: The factors by name; the names of a pair differ in ``lora_A`` and ``lora_B``.
-        average: How to ensemble experts: ``"factors"`` averages A and B separately (the paper's Eq.
-            14 taken literally), ``"product"`` averages B A. Defaults to ``"factors"``.
+        selected: Factors by name; the names of a pair differ in ``lora_A`` and ``lora_B``.
+        average: Average of experts: ``"factors"`` averages A and B separately (the paper's Eq. 14
+            taken literally), ``"product"`` averages B A. Defaults to ``"factors"``.
         scaling: Factor of the products in the model. Defaults to 1.
     """
 
@@ -127,7 +127,7 @@ class LowRankSpace(ParamSpace):
             with super().ensembled(experts, weights):
                 yield
             return
-        # sum_k q_k B_k A_k is one product of rank K r, of concatenated factors: no dense matrix.
+        # sum_k q_k B_k A_k is one product of concatenated factors (rank K r): no dense matrix.
         split = [self.split(expert) for expert in experts]
         stacked = self.split(weights.to(experts) @ experts)  # buffers are averaged
         for a, b in self._pairs:
@@ -162,17 +162,17 @@ class LowRankSpace(ParamSpace):
 
 
 def factor_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the names of A and B of every product."""
+    """Return the pair of names of A and B of every product."""
     return [(name, name.replace(_A, _B)) for name in names if _A in name]
 
 
 def average_products(
     pairs: Sequence[tuple[Tensor, Tensor]], weights: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
-    """Return the pair ``(A, B)`` of rank r that is nearest to the weighted mean of all B A.
+    """Return the pair ``(A, B)`` of rank r with B A nearest to the weighted mean of all B A.
 
-    It keeps the r largest singular values of the mean, which has a rank of up to K r. The rows of
-    the new A have the mean length of the old ones, since the steps of B depend on that.
+    B A has the r largest singular values of the mean, which has a rank of up to K r. The rows of
+    the new A have the mean length of the old ones, since it scales the steps of B.
     """
     first_a, first_b = pairs[0]
     stacked = torch.cat([a.flatten(1).double() for a, _ in pairs])

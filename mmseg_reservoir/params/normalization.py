@@ -1,4 +1,4 @@
-"""BatchNorm by running statistics, by those of the batch, or by a blend of both."""
+"""BatchNorm with running statistics, with those of the batch, or with a blend of both."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NAMED = {"running": 0.0, "batch": 1.0}
 
 
 def read_batch_share(value: Any, default: str) -> float:
-    """Return the share of the batch in the statistics, from the option ``statistics``.
+    """Return the weight of the batch in the statistics, from the option ``statistics``.
 
     Args:
-        value: ``"running"`` (0, the source's statistics), ``"batch"`` (1, as TENT does for
-            classifiers), the share itself, or None for the default.
-        default: ``"running"`` or ``"batch"``.
+        value: Value of the option: ``"running"`` (0, the source's statistics), ``"batch"`` (1, as
+            TENT for classifiers), a number in between, or None for ``default``.
+        default: Default of the option, ``"running"`` or ``"batch"``.
     """
     value = default if value is None else value
     if isinstance(value, str) and value in _NAMED:
@@ -56,8 +56,8 @@ def read_batch_share(value: Any, default: str) -> float:
 def set_batch_share(model: nn.Module, share: float) -> None:
     """Make every BatchNorm of a model normalize by ``(1 - share) running + share batch``.
 
-    Call it before the parameters are selected, since a blend replaces the layers. A share of 0
-    leaves the model unchanged.
+    Call it before selecting parameters, since a blend replaces the layers. A share of 0 leaves the
+    model unchanged.
     """
     if share == 1:
         use_batch_statistics(model)
@@ -68,8 +68,8 @@ def set_batch_share(model: nn.Module, share: float) -> None:
 def use_batch_statistics(model: nn.Module) -> None:
     """Make every BatchNorm normalize by the statistics of the batch, also in eval mode (TENT).
 
-    A map with one value per channel has no statistics, such as the pooled branch of DeepLab and
-    PSPNet for a single image. There the source's statistics apply.
+    A map with one value per channel has no variance, such as the pooled branch of DeepLab and
+    PSPNet for a single image. It is normalized by the source's statistics.
     """
     for module in layers_of(model, _BatchNorm).values():
         mean, var = module.running_mean, module.running_var
@@ -92,7 +92,7 @@ def _remove_statistics(norm: _BatchNorm, inputs: tuple[Tensor, ...], output: Ten
 
 
 def _has_one_value(x: Tensor) -> bool:
-    """Whether a map ``(N, C, ...)`` has one value per channel, hence no variance."""
+    """Return whether a map ``(N, C, ...)`` has one value per channel, hence no variance."""
     return x.numel() == x.shape[1]
 
 
@@ -103,7 +103,7 @@ def goes_by_batch(model: nn.Module) -> bool:
 
 
 def batch_share(model: nn.Module) -> float:
-    """Return the largest weight of a batch's own statistics among the BatchNorm layers."""
+    """Return the largest weight of the batch's statistics among the BatchNorm layers."""
     shares = [n.rate for n in layers_of(model, BlendedBatchNorm).values() if n.always]
     norms = layers_of(model, _BatchNorm).values()
     return max([*shares, *(1.0 for norm in norms if norm.running_mean is None)], default=0.0)
@@ -112,14 +112,14 @@ def batch_share(model: nn.Module) -> float:
 class BlendedBatchNorm(_BatchNorm):
     """BatchNorm by ``(1 - a) mu + a mu_batch``, with the running mean mu; likewise the variance.
 
-    The gradient flows through the share of the batch. Within :func:`learning` the blend becomes the
+    The gradient flows through the batch statistics. Within :func:`learning` the blend becomes the
     running statistics.
 
     Args:
-        norm: The layer to replace; its parameters and buffers stay the same objects.
-        rate: The share a of a batch.
-        always: False blends only within :func:`learning`, and normalizes by the running statistics
-            elsewhere. Defaults to True.
+        norm: Layer to replace; its parameters and buffers are reused.
+        rate: Weight a of the batch.
+        always: Whether to blend outside of :func:`learning`, too; False normalizes by the running
+            statistics there. Defaults to True.
     """
 
     running_mean: Tensor
@@ -160,7 +160,7 @@ class BlendedBatchNorm(_BatchNorm):
 
 @contextmanager
 def learning(layers: Iterable[BlendedBatchNorm]) -> Iterator[None]:
-    """Within this context forward passes move the running statistics of layers."""
+    """Let forward passes update the running statistics of layers within this context."""
     layers = list(layers)
     for layer in layers:
         layer.learns = True
@@ -183,7 +183,7 @@ def blend(model: nn.Module, rate: float, always: bool = True) -> dict[str, Blend
 
 
 def carry_statistics(space: ParamSpace, layers: Mapping[str, BlendedBatchNorm]) -> None:
-    """Add the running statistics of layers to the buffers of a space: one set per domain."""
+    """Add the running statistics of layers to the buffers of a space, so each domain has a set."""
     statistics = {
         f"{name}.{leaf}": getattr(layer, leaf)
         for name, layer in layers.items()
@@ -199,7 +199,7 @@ def layers_of(model: nn.Module, kind: type[_Layer]) -> dict[str, _Layer]:
 
 
 def _check_replaceable(name: str, norm: _BatchNorm) -> None:
-    """Refuse a layer that does more than normalize: a replacement would change the net."""
+    """Raise an error for a layer that a blended one cannot replace."""
     plain = (_BatchNorm.forward, nn.SyncBatchNorm.forward, BlendedBatchNorm.forward)
     if type(norm).forward not in plain:
         raise ReservoirError(

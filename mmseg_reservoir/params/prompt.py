@@ -1,4 +1,4 @@
-"""Visual prompt tuning: learnable tokens beside those of the image, as a parameter space."""
+"""Visual prompt tuning: learnable tokens added to those of the image, as a parameter space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .base import ParamSpace, modules_below
 def prompt_space(
     model: nn.Module, under: str = "", count: Count = 8, init: str = "uniform", seed: int = 0
 ) -> PromptSpace:
-    """Add prompts to a vision transformer; only these adapt.
+    """Add prompts to a vision transformer, and return their space; only the prompts adapt.
 
     This is VPT-shallow (Jia et al., "Visual Prompt Tuning", ECCV 2022, Eq. 4 and 5): ``count``
     tokens, without positional embedding, follow the class token at the input of the first block.
@@ -36,9 +36,9 @@ def prompt_space(
         under: Name of the module to search. Defaults to the whole model.
         count: Number of prompts. Defaults to 8, as in DPCore.
         init: Initial values: ``"uniform"`` (VPT: Xavier's, by the size of a patch and D),
-            ``"normal"`` (deviation 0.02) or ``"zero"``. All change the prediction, since a token of
-            zeros takes part in the attention.
-        seed: Seed of random initial values.
+            ``"normal"`` (standard deviation 0.02) or ``"zero"``. All change the prediction, since
+            the attention also reads zero tokens. Defaults to ``"uniform"``.
+        seed: Seed of random initial values. Defaults to 0.
     """
     name, vit, blocks, head, like = _find_transformer(model, under)
     if hasattr(vit, "prompts"):
@@ -55,7 +55,7 @@ def prompt_space(
 def _find_transformer(
     model: nn.Module, under: str
 ) -> tuple[str, nn.Module, nn.Sequential | nn.ModuleList, nn.Module, Tensor]:
-    """Return name, module, blocks and head of a transformer, and a tensor of token size."""
+    """Return name, module, blocks and head of a transformer, and a tensor with last dimension D."""
     for name, module in modules_below(model, under).items():
         blocks, head = (getattr(module, part, None) for part in ("blocks", "head"))
         if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
@@ -85,7 +85,7 @@ INITS: dict[str, Callable[[Tensor, nn.Module, torch.Generator], object]] = {
 
 
 class PromptTokens(nn.Module):
-    """Learnable tokens ``(count, D)``, from the first block of a transformer to the last.
+    """Learnable tokens ``(count, D)`` in all blocks of a transformer.
 
     ``position`` is the number of the transformer's tokens before them.
     """
@@ -127,9 +127,9 @@ class PromptTokens(nn.Module):
 class PromptSpace(ParamSpace):
     """Prompts as the adapted parameters, and the features that they change.
 
-    No values of a prompt mean "no prompt". So :meth:`at` runs the model without prompts for the
-    initial values, which represent the source model. The feature of an image is the input of the
-    module ``head``, the classifier.
+    Prompts of any value change the prediction. So the initial values represent the source model,
+    and :meth:`at` runs the model without prompts for them. The feature of an image is the input of
+    the module ``head``, the classifier.
     """
 
     def __init__(self, model: nn.Module, name: str, prompts: PromptTokens, head: nn.Module) -> None:

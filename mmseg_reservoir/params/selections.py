@@ -1,4 +1,4 @@
-"""Which of a model's parameters adapt: those of normalization layers, BECoTTA's, or all."""
+"""Selections of adapting parameters: those of normalization layers, BECoTTA's, or all."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def norm_affine(
         under: Name of the module to search (``"backbone"`` for the paper's segmentation rows).
             Defaults to the whole model.
         types: Types of normalization, from ``NORM_TYPES``. Defaults to all.
-        skip: Names of modules to leave out, with all below them. A name may begin anywhere in the
-            model: ``"layer4"`` is also ``"backbone.layer4"``, but not ``"layer40"``.
+        skip: Names of modules to leave out with all their children. ``"layer4"`` also matches
+            ``"backbone.layer4"``, but not ``"layer40"``. Defaults to ``()``.
     """
     kinds = tuple(choose(t, NORM_TYPES, "kind of normalization") for t in types)
     selected = {
@@ -72,15 +72,16 @@ def becotta_params(
 
     Args:
         model: A SegFormer of mmseg.
-        variant: As in :func:`inject`. Defaults to that of the file, or to S without a file.
+        variant: Size of the mixtures, as in :func:`inject`. Defaults to that of the file, or to S
+            without a file.
         weights: File of ``reservoir warmup``. Defaults to None, no warm-up: the mixtures start as
             the identity and share one gate, which makes BECoTTA a plain adapter method.
-        under: Name of the model's backbone.
-        blend: See :func:`inject`.
-        seed: Seed of the initial values where there is no file.
+        under: Name of the model's backbone. Defaults to ``"backbone"``.
+        blend: Whether to blend gates, see :func:`inject`. Defaults to False.
+        seed: Seed of the initial values without a file. Defaults to 0.
     """
     if weights is None:
-        # An untrained discriminator cannot distinguish domains: there is only one.
+        # An untrained discriminator cannot distinguish domains, so use a single one.
         inject(model, variant or "S", DOMAINS[:1], under, blend, seed)
     else:
         load(weights, model, variant, under, blend)

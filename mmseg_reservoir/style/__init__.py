@@ -1,4 +1,4 @@
-"""Image styles: encoders, their statistics, and the calibration on the source."""
+"""Image styles: encoders, statistics, and the calibration on source images."""
 
 from .calibration import Calibration, calibrate
 from .encoder import Encoder

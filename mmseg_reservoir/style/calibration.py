@@ -27,34 +27,34 @@ _REFERENCE = "reference."
 _FORMAT = "mmseg_reservoir.calibration.2"
 
 ENOUGH = 50
-"""Source batches below which tau is uncertain: with 10 it varies by a factor of two."""
+"""Smallest number of source batches for a reliable tau: with 10 it varies by a factor of two."""
 INTERVAL = 30.0
 """Seconds between two progress lines of a calibration."""
 
 
 class SourceImages(Protocol):
-    """Batches of source images as the model gets them, which can be read several times."""
+    """Batches of source images, normalized for the model, that can be read several times."""
 
     @property
     def batch_size(self) -> int | None:
-        """Images of a complete batch; None if any size is complete."""
+        """Return the number of images in a complete batch; None if any size is complete."""
 
     def __iter__(self) -> Iterator[Tensor]: ...
 
     def identity(self) -> Mapping[str, Any] | None:
-        """Return what the batches depend on, as plain JSON values; None if that is unknown."""
+        """Return values that identify the batches, as plain JSON values; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Source styles, from which the threshold and the first centroid follow.
+    """Styles of the source, which give the threshold and the first centroid.
 
-    It keeps the styles themselves (2.5 MB for 2000 of them), so that another quantile needs no
-    new pass over the source images.
+    The styles are stored (2.5 MB for 2000 of them), so that another quantile needs no new pass over
+    the source images.
 
     Args:
         styles: Style vectors of source batches, ``(N, d)``.
-        origin: Everything that the styles depend on, as plain JSON values.
+        origin: Settings that the styles depend on, as plain JSON values.
         groups: Lengths of the blocks of a style vector, one per tap. Defaults to None, unknown.
         reference: Feature moments of source images in the model of the run, which alignment needs
             (``Reference.state_dict()``). Defaults to None, not measured.
@@ -89,7 +89,7 @@ class Calibration:
 
         Args:
             quantile: The quantile q. Defaults to 0.999.
-            distance: The distance that tau will be compared with. Defaults to the Euclidean.
+            distance: Distance function of the router. Defaults to the Euclidean.
         """
         if not 0 < quantile <= 1:
             raise ReservoirError(f"the quantile q of tau must lie in (0, 1], got {quantile}")
@@ -167,12 +167,13 @@ def calibrate(
         torch.Size([50, 3])
 
     Args:
-        encode: Function from a batch to its style vector. If it has a ``fingerprint()``, a
-            calibration by another encoder is refused; its ``groups``, if any, are kept.
-        source: Batches of source images; None if there is a file.
+        encode: Function from a batch to its style vector. With a ``fingerprint()``, calibrations of
+            other encoders are refused. Its ``groups``, if any, are stored.
+        source: Batches of source images; None with a file.
         batches: Number of batches. The source is read repeatedly until there are enough, so it
             should shuffle. Defaults to None, one pass.
-        file: A saved calibration, ``calibration.safetensors`` of a run; it needs no source.
+        file: Path of a saved calibration, ``calibration.safetensors`` of a run, which replaces the
+            source. Defaults to None.
         cache: Folder of earlier calibrations, by the identity of the source. Defaults to None,
             the user's cache folder.
     """
@@ -214,7 +215,7 @@ def calibrate(
 
 
 def cache_key(origin: Mapping[str, object]) -> str:
-    """Return a short name for everything that a calibration depends on."""
+    """Return a short hash of the settings that a calibration depends on."""
     text = json.dumps([_FORMAT, origin], sort_keys=True)
     return digest(text)[:20]
 
@@ -240,7 +241,7 @@ def _measured(
     """Encode complete batches, in as many passes over the source as are needed."""
 
     def one_pass(at_most: int | None) -> list[Tensor]:
-        # The style of a batch depends on its size, which a source may learn from its first batch.
+        # Styles depend on the batch size, which a source may only know after its first batch.
         complete = (x for x in source if getattr(source, "batch_size", None) in (None, len(x)))
         return [encode(images).cpu() for images in _with_progress(islice(complete, at_most))]
 

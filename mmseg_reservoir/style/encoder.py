@@ -1,4 +1,4 @@
-"""Style encoders: a batch of images in, one vector out that describes how they look."""
+"""Style encoders, which map a batch of images to a vector that describes their appearance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Size = Annotated[
 
 
 class Encoder(nn.Module, ABC):
-    """A frozen map from a batch to one style vector: nothing in it adapts.
+    """Base class of style encoders: frozen maps from a batch to one style vector.
 
     A custom encoder only needs ``forward``::
 
@@ -31,13 +31,13 @@ class Encoder(nn.Module, ABC):
     """
 
     sees: ClassVar[Literal["imagenet", "inputs"]] = "imagenet"
-    """Which images it expects: RGB normalized as for ImageNet, or the inputs of the model."""
+    """Expected images: RGB normalized as for ImageNet, or the inputs of the model."""
 
     groups: list[int] | None = None
     """Lengths of the blocks of a style vector, one per tap; None if it has no blocks."""
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return everything that a style depends on, as plain JSON values.
+        """Return the settings that a style depends on, as plain JSON values.
 
         Styles can only be compared if their encoders have equal fingerprints.
         """
@@ -49,7 +49,7 @@ class Encoder(nn.Module, ABC):
 
 
 class NormalizingEncoder:
-    """An encoder behind a conversion of the model's inputs to the images that it expects."""
+    """An encoder with a conversion of the model's inputs to the images that it expects."""
 
     def __init__(self, encoder: Encoder, convert: Callable[[Tensor], Tensor]) -> None:
         self.encoder = encoder
@@ -75,8 +75,8 @@ def weight_digest(module: nn.Module) -> str:
 def reduced(images: Tensor, size: Size) -> Tensor:
     """Resize images ``(N, C, H, W)`` to the size at which they are encoded.
 
-    A pair is used as it is, whatever the proportions. The other two keep the proportions and never
-    enlarge. They average pixels, so that noise and texture fade alike in all images.
+    A pair sets height and width. A number keeps the aspect ratio and never enlarges. It averages
+    pixels, so that noise and texture are reduced equally in all images.
     """
     if isinstance(size, tuple):
         return interpolate(images, size, mode="bilinear", antialias=True)
@@ -91,8 +91,8 @@ def reduced(images: Tensor, size: Size) -> Tensor:
 def middle(images: Tensor, fraction: float) -> Tensor:
     """Crop the middle of images ``(N, C, H, W)``, a fraction of both sides, without resampling.
 
-    Parts of all images of a batch describe its style better than all of a few images. Noise and
-    blur, which a smaller copy would smooth away, stay.
+    Crops of all images describe the style of a batch better than a few whole images. Unlike a
+    smaller copy, a crop preserves noise and blur.
     """
     height, width = (max(1, round(fraction * side)) for side in images.shape[-2:])
     top, left = ((images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2)
@@ -100,5 +100,5 @@ def middle(images: Tensor, fraction: float) -> Tensor:
 
 
 def as_pair(size: Size | None) -> Size | None:
-    """Return a size, a list as a tuple."""
+    """Return the size, with a list converted to a tuple."""
     return (size[0], size[1]) if isinstance(size, Sequence) else size

@@ -1,4 +1,4 @@
-"""Style from the source model's own early layers, instead of VGG-19 (an ablation of the paper)."""
+"""Style from early layers of the source model instead of VGG-19 (an ablation of the paper)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .statistics import StatisticOption, find_statistic, name_of
 
 
 class _Enough(Exception):
-    """Raised when all taps have been reached, to skip the rest of the forward pass."""
+    """Exception that skips the rest of a forward pass after the last tap."""
 
 
 @register("style", "model")
@@ -28,9 +28,9 @@ class ModelStyleEncoder(Encoder):
 
     Args:
         model: The source model, which is copied.
-        taps: Names of its modules, in any order, which return feature maps ``(N, C, H, W)`` or
-            tokens ``(N, L, C)``.
-        forward: Function that runs the model. Defaults to a plain call.
+        taps: Names of modules that return feature maps ``(N, C, H, W)`` or tokens ``(N, L, C)``, in
+            any order.
+        forward: Function that runs the model on a batch. Defaults to a call of the model.
         statistic: Name of a style statistic, or a function of features. Defaults to ``"logvar"``.
         size: Size of the copy of the images to encode, as for ``"vgg"``. Defaults to None, the
             images as they are.
@@ -76,7 +76,7 @@ class ModelStyleEncoder(Encoder):
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """Return the style vector ``(d,)`` of inputs of the model."""
+        """Return the style vector ``(d,)`` of model inputs ``(N, 3, H, W)``."""
         self._styles.clear()
         try:
             self._run(self.model, images if self.size is None else reduced(images, self.size))

@@ -21,14 +21,15 @@ TransformOption = Annotated[str | Callable[..., Any], Registered("transform")]
 
 
 class Transform(ABC):
-    """A map of styles ``(n, d)``, fitted on those of the source.
+    """Base class of maps of styles ``(n, d)``, fitted to those of the source.
 
-    ``groups`` are the lengths of the blocks of a style vector, one per tap; None for one block.
+    Args:
+        groups: Lengths of a style vector's blocks, one per tap. Defaults to None, one block.
     """
 
     needs_no_crossfit = True
-    """Whether the fitted styles are mapped as unseen ones are. A transform that makes the styles of
-    its own fit look more typical sets this to False: these are then mapped by cross-fitting."""
+    """False if the map makes the styles of its fit look more typical than unseen ones. The source
+    styles are then mapped by cross-fitting."""
 
     def __init__(self, groups: Sequence[int] | None = None) -> None:
         self.groups = None if groups is None else list(groups)
@@ -52,7 +53,7 @@ class Identity(Transform):
 
 @register("transform", "gain_removal")
 class GainRemoval(Transform):
-    """Subtraction of each tap's mean: a global contrast change shifts all its log-variances."""
+    """Subtraction of each tap's mean, since a contrast change shifts all log-variances alike."""
 
     def __call__(self, styles: Tensor) -> Tensor:
         blocks = styles.split(self.groups or styles.shape[1], dim=1)
@@ -64,7 +65,7 @@ class Standardize(Transform):
     """Scaling of each channel to mean 0 and variance 1 on the source."""
 
     def fit(self, styles: Tensor) -> Transform:
-        # A dead channel has no spread.
+        # A constant channel has no spread.
         scale = styles.std(dim=0).clamp_min(1e-6)
         self.state = {"mean": styles.mean(dim=0), "scale": scale}
         return self
@@ -75,7 +76,7 @@ class Standardize(Transform):
 
 @register("transform", "whiten")
 class Whiten(Transform):
-    """Whitening by the Ledoit-Wolf covariance: removes common variation, such as exposure."""
+    """Whitening by the Ledoit-Wolf covariance, which removes common variation such as exposure."""
 
     needs_no_crossfit = False
 
@@ -84,7 +85,7 @@ class Whiten(Transform):
 
         fitted = LedoitWolf().fit(styles.double().numpy())
         values, vectors = torch.linalg.eigh(torch.from_numpy(fitted.covariance_))
-        # The symmetric root: fits on other frames (the folds) must not rotate the axes.
+        # The symmetric root, since fits on other frames (the folds) must not rotate the axes.
         matrix = (vectors * values.clamp_min(1e-12).rsqrt()) @ vectors.T
         mean = torch.from_numpy(fitted.location_)
         self.state = {"mean": mean.to(styles), "matrix": matrix.to(styles)}
@@ -96,10 +97,10 @@ class Whiten(Transform):
 
 @register("transform", "squash")
 class Squash(Transform):
-    """``z / sqrt(r^2 + |z|^2)``, with r the typical length on the source.
+    """The map ``z / sqrt(r^2 + |z|^2)``, with r the typical length on the source.
 
-    Near the source only the scale changes. Far from it only the direction counts, so that
-    all domains scatter alike.
+    Near the source it only scales. Far from it only the direction matters, so that all domains
+    have similar spreads.
     """
 
     def fit(self, styles: Tensor) -> Transform:
@@ -112,7 +113,7 @@ class Squash(Transform):
 
 @register("space", "parts")
 class StyleSpace:
-    """Parts of the style vector, each with its own chain of transforms, side by side.
+    """Concatenated parts of the style vector, each with a separate chain of transforms.
 
     Example:
         >>> space = StyleSpace(all=["standardize", "whiten"]).fit(torch.randn(50, 8))
@@ -121,8 +122,8 @@ class StyleSpace:
 
     Args:
         all: Names of registered transforms of the whole vector, in order.
-        mean: Transforms of its means; needs the statistic ``mean_var``.
-        logvar: Transforms of its log-variances; needs the statistic ``mean_var``.
+        mean: Names of transforms of the means; only for the statistic ``mean_var``.
+        logvar: Names of transforms of the log-variances; only for the statistic ``mean_var``.
     """
 
     def __init__(
@@ -141,7 +142,10 @@ class StyleSpace:
             raise ReservoirError("the style space needs at least one part: set all, mean or logvar")
 
     def fit(self, styles: Tensor, groups: Sequence[int] | None = None) -> StyleSpace:
-        """Fit all transforms to source styles ``(n, d)`` in blocks; return the space itself."""
+        """Fit all transforms to source styles ``(n, d)``; return the space itself.
+
+        ``groups`` are the lengths of a style vector's blocks, one per tap; None for one block.
+        """
         length = styles.shape[1]
         if groups is not None and sum(groups) != length:
             raise ReservoirError(
@@ -163,7 +167,7 @@ class StyleSpace:
             self._parts.append((chosen, chain))
             held_out.append(unseen)
         self.held_out = torch.cat(held_out, dim=1).float()
-        """The source styles, mapped as if the fit had not seen them, to calibrate on."""
+        """Source styles for the calibration, mapped as if they were not in the fit."""
         return self
 
     def __call__(self, style: Tensor) -> Tensor:
@@ -186,7 +190,7 @@ class StyleSpace:
 
 
 def _columns(length: int, groups: Sequence[int] | None) -> dict[str, tuple[Tensor, list[int]]]:
-    """Return columns and block lengths by part; a ``mean_var`` block is means, then logvars."""
+    """Return columns and block lengths by part. A ``mean_var`` block has means, then logvars."""
     everything = torch.arange(length)
     columns = {"all": (everything, [length] if groups is None else list(groups))}
     if groups is not None and all(size % 2 == 0 for size in groups):
@@ -200,7 +204,7 @@ def _columns(length: int, groups: Sequence[int] | None) -> dict[str, tuple[Tenso
 def _fit_chain(
     styles: Tensor, steps: Sequence[type[Transform]], groups: list[int]
 ) -> tuple[list[Transform], Tensor]:
-    """Fit a chain; return it and the source styles, mapped as if they were unseen."""
+    """Fit a chain; return it and the source styles, mapped as if they were not in the fit."""
     chain, unseen = [], styles
     for kind in steps:
         if kind.needs_no_crossfit:

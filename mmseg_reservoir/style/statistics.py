@@ -1,4 +1,4 @@
-"""Channel statistics of feature maps, of which styles consist, and distances of styles."""
+"""Channel statistics of feature maps, which form a style, and distances of styles."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def _pixels_by_channel(features: Tensor) -> Tensor | None:
 def _moments(pixels: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and unbiased variance of pixels ``(N, P, C)`` over ``P``, both ``(N, C)``.
 
-    torch's variance would take longer than some of VGG's convolutions. Deviations from the mean,
-    block by block, stay in the processor's cache and are as exact.
+    torch's variance would take longer than some of VGG's convolutions. Blocks of deviations from
+    the mean fit into the processor's cache, and are as exact.
     """
     mean = pixels.mean(dim=1, keepdim=True)
     square = torch.zeros_like(mean[:, 0])
@@ -85,12 +85,12 @@ def _moments(pixels: Tensor) -> tuple[Tensor, Tensor]:
 
 @register("statistic", "gram")
 def gram(features: Tensor) -> Tensor:
-    """Return the diagonal of the Gram matrix: squares summed over space, averaged, ``(C,)``."""
+    """Return the Gram matrix's diagonal: squares summed over space, batch mean, ``(C,)``."""
     return features.square().sum(dim=(2, 3)).mean(dim=0)
 
 
 def find_statistic(statistic: str | Statistic) -> Statistic:
-    """Return the statistic of a name; a function is returned unchanged."""
+    """Return the statistic with a name, or the given function unchanged."""
     function = find("statistic", statistic)
     if not callable(function):
         raise ReservoirError(
@@ -102,12 +102,12 @@ def find_statistic(statistic: str | Statistic) -> Statistic:
 
 def name_of(statistic: Statistic) -> str:
     """Return the name that identifies a statistic."""
-    # A partial has no name, and its repr may change between runs: then it equals no other.
+    # A partial has no name. Its repr may change between runs, and then matches no earlier one.
     return getattr(statistic, "__name__", None) or repr(statistic)
 
 
 def length_of(statistic: Statistic, channels: int) -> int:
-    """Return the length of a statistic's vector for a number of channels, by a trial."""
+    """Return the length of a statistic's vector for a number of channels, by a trial run."""
     generator = torch.Generator().manual_seed(0)  # leaves torch's global generator alone
     vector = statistic(torch.randn(2, channels, 8, 8, generator=generator))
     if not isinstance(vector, Tensor) or vector.ndim != 1:

@@ -25,7 +25,7 @@ SHIPPED_TAPS = 7
 """The last tap of the bundled convolutions."""
 
 VGG19_URL = "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth"
-"""torchvision's file; the part behind the dash is the start of its sha256."""
+"""torchvision's file. Its name has the start of the sha256 after the dash."""
 
 TAP_SETS: dict[str, tuple[int, ...]] = {
     "shallow": (2, 5, 7),
@@ -90,7 +90,8 @@ def read_vgg19_weights(weights: str) -> dict[str, Tensor]:
     """Read the tensors of a VGG-19, by ``{i}.weight`` and ``{i}.bias``.
 
     Args:
-        weights: ``"shipped"``, ``"torchvision"``, or a path (keys ``features.{i}.weight``).
+        weights: Source of the tensors: ``"shipped"``, ``"torchvision"``, or a path (keys
+            ``features.{i}.weight``).
     """
     if weights == "torchvision":
         state = download_vgg19()
@@ -133,17 +134,17 @@ class StyleEncoder(Encoder):
         torch.Size([320])
 
     Args:
-        weights: ``"shipped"`` for the bundled filters (taps up to 7), ``"torchvision"`` to
-            download its file (550 MB), the path of a VGG-19's file, or ``"seeded"`` for fixed
-            random filters. Defaults to ``"shipped"``.
+        weights: Source of the filters: ``"shipped"`` (bundled, taps up to 7), ``"torchvision"``
+            (download, 550 MB), the path of a VGG-19's file, or ``"seeded"`` (fixed random filters).
+            Defaults to ``"shipped"``.
         taps: Indices of convolutions in VGG-19's ``features``, or a name of ``TAP_SETS``. Defaults
             to ``"shallow"``.
         statistic: Name of a style statistic, or a function of features. Defaults to ``"logvar"``.
-        size: Size of the copy of the images to encode, for speed: ``(height, width)``, the length
-            of the shorter side in pixels (smaller images are not enlarged), or a fraction of both
-            sides, such as 0.5. Defaults to None, the images as they are.
-        crop: Fraction of both sides of that copy, around its middle, to encode. Meant for batches
-            of many images, not for single frames. Defaults to None, all of it.
+        size: Size of the images for encoding: ``(height, width)``, the shorter side in pixels
+            (without enlarging), or a fraction of both sides, such as 0.5. Smaller is faster.
+            Defaults to None, the original size.
+        crop: Fraction of both resized sides, around the middle, to encode. Use it for batches of
+            many images, not for single frames. Defaults to None, the whole image.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Parts that several methods share."""
+"""Code that several methods share."""

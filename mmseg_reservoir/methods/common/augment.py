@@ -33,22 +33,23 @@ class Augment:
         torch.Size([2, 3, 8, 8])
 
     Args:
-        mean: Mean of the images' normalization, one number or one per channel; undone for the
-            augmentation.
-        std: Deviation of the images' normalization, likewise.
-        clip: Whether to keep values in [0, 1]. False for images of unknown range, without gamma,
-            which is undefined for negative values.
-        brightness: Largest relative change.
-        contrast: Largest relative change, around the mean gray of the image.
-        saturation: Largest relative change, around the gray of each pixel.
-        hue: Largest rotation in turns.
-        gamma: Largest change of the exponent.
-        degrees: Largest rotation in degrees.
-        shift: Largest shift, as a fraction of the image size.
-        scale: Largest relative change of size.
-        blur: Smallest and largest standard deviation in pixels.
-        flip: Probability of a left-right flip; 0 where that changes the class, as for digits.
-        noise: Standard deviation of the noise.
+        mean: Mean of the images' normalization, one number or one per channel. The normalization
+            is undone for the augmentation. Defaults to 0.
+        std: Standard deviation of the images' normalization, likewise. Defaults to 1.
+        clip: Whether to clip values to [0, 1]. False, for images of unknown range, also disables
+            gamma, which is undefined for negative values. Defaults to True.
+        brightness: Largest relative change. Defaults to 0.4.
+        contrast: Largest relative change, around the mean gray of the image. Defaults to 0.3.
+        saturation: Largest relative change, around the gray of each pixel. Defaults to 0.5.
+        hue: Largest rotation in turns. Defaults to 0.06.
+        gamma: Largest change of the exponent. Defaults to 0.3.
+        degrees: Largest rotation in degrees. Defaults to 15.
+        shift: Largest shift, as a fraction of the image size. Defaults to 1/16.
+        scale: Largest relative change of size. Defaults to 0.1.
+        blur: Smallest and largest standard deviation in pixels. Defaults to ``(0.001, 0.5)``.
+        flip: Probability of a left-right flip; set 0 where it changes the class, as for digits.
+            Defaults to 0.5.
+        noise: Standard deviation of the noise. Defaults to 0.005.
     """
 
     mean: float | Sequence[float] = 0.0
@@ -101,7 +102,7 @@ class Augment:
     def _move(self, view: Tensor, draw: _Draw) -> Tensor:
         angle = draw.around(0, math.radians(self.degrees)).flatten()
         size = draw.around(1, self.scale).flatten()
-        x, y = (2 * draw.around(0, self.shift).flatten() for _ in range(2))  # of [-1, 1]
+        x, y = (2 * draw.around(0, self.shift).flatten() for _ in range(2))  # in units of [-1, 1]
         ratio = view.shape[2] / view.shape[3]
         cos, sin = angle.cos() / size, angle.sin() / size
         rows = [torch.stack([cos, -sin * ratio, x], 1), torch.stack([sin / ratio, cos, y], 1)]
@@ -127,7 +128,7 @@ class _Draw:
         return self.between(middle - spread, middle + spread)
 
     def normal(self) -> Tensor:
-        # Drawn on the device of the images: only a seed comes from the CPU.
+        # Numbers are drawn on the images' device; only the seed is from the CPU.
         seed = int(torch.randint(2**62, (1,), generator=self.generator))
         generator = torch.Generator(self.images.device).manual_seed(seed)
         x = self.images

@@ -1,4 +1,4 @@
-"""RoTTA's memory of the stream, balanced over classes, timely and certain."""
+"""RoTTA's memory of recent and certain samples, balanced over classes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Item = dict[str, Any]
 
 @dataclass
 class BalancedBank:
-    """Category-balanced sampling with timeliness and uncertainty (RoTTA, Sec. 3.3, Algorithm 1).
+    """Memory by category-balanced sampling with timeliness and uncertainty (RoTTA, Sec. 3.3).
 
-    Each class has room for ``capacity / classes`` samples. A new sample of a class without room
-    competes with its class. If the bank is full, it competes with the largest classes. Otherwise it
-    is added. A competing sample replaces the one with the highest
+    This is Algorithm 1. Each class has room for ``capacity / classes`` samples. A new sample of a
+    full class competes with that class. If only the bank is full, it competes with the largest
+    classes. Otherwise it is added. A competing sample replaces the one with the highest
 
         ``H = lambda_t / (1 + exp(-A / capacity)) + lambda_u U / ln(classes)``    (Eq. 6)
 
@@ -27,9 +27,9 @@ class BalancedBank:
     ``U`` the entropy of the prediction. The samples are a plain list in the domain's state.
 
     Args:
-        capacity: Number of samples.
-        lambda_t: Weight of the age.
-        lambda_u: Weight of the uncertainty.
+        capacity: Number of samples. Defaults to 64.
+        lambda_t: Weight of the age. Defaults to 1.
+        lambda_u: Weight of the uncertainty. Defaults to 1.
     """
 
     capacity: int = 64
@@ -39,7 +39,7 @@ class BalancedBank:
     def add(
         self, items: list[Item], image: Tensor, label: int, uncertainty: float, classes: int
     ) -> None:
-        """Offer a sample to the list, and age all samples in it by one."""
+        """Offer a sample to the list, and increase the age of all samples in it by one."""
         # A copy, since a view would keep the whole batch in memory.
         image = image.detach().clone()
         new = {"image": image, "label": label, "uncertainty": uncertainty, "age": 0}

@@ -11,8 +11,8 @@ PUBLISHED: dict[str, dict[int, float]] = {
 }
 """Values for CIFAR-10-C, CIFAR-100-C and ImageNet-C, by option and number of classes.
 
-The first two options are EATA's, the last is CoTTA's. EATA's values for 100 classes are this
-project's choice, equal to those for 10; the paper's row for CIFAR-100-C has others."""
+The first two options are EATA's, the last is CoTTA's. EATA's values for 100 classes are those for
+10, this project's choice; the paper uses others for CIFAR-100-C."""
 
 
 def by_classes(option: str, classes: int) -> float:

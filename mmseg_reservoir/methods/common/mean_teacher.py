@@ -1,4 +1,4 @@
-"""The base of methods with a teacher: two sets of values for one model."""
+"""Base class of methods with a teacher and a student, two sets of values of one model."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..base import AdaptationMethod
 class MeanTeacher(AdaptationMethod):
     """A student that descends a loss, and a teacher, its moving average, that predicts.
 
-    One model serves both. Between two calls the space holds the *teacher*, so that an ensemble of
-    experts is one of teachers. The student is in the domain's state. An update that fails or is
-    skipped changes neither. A subclass calls :meth:`take_student` in its loss, after the teacher's
-    forward passes.
+    Both use one model. Between two calls the space holds the *teacher*, so experts are ensembled by
+    their teachers. The student is in the domain's state. A failed or skipped update changes
+    neither. A subclass calls :meth:`take_student` in its loss, after the teacher's forward passes.
 
     Args:
-        momentum: m in ``theta' <- m theta' + (1 - m) theta`` of the teacher, after every step.
-        restore: Probability of each student value to be reset to the source after a step (CoTTA,
-            Eq. 5 to 8).
-        seed: Seed of the method's random generator, which is saved with the state.
+        momentum: Weight m of the teacher in ``theta' <- m theta' + (1 - m) theta`` after a step.
+            Defaults to 0.999.
+        restore: Probability that a step resets a student value to the source (CoTTA, Eq. 5 to 8).
+            Defaults to 0.
+        seed: Seed of the method's random generator, which is saved with the state. Defaults to 0.
         **options: See :class:`AdaptationMethod`.
     """
 
@@ -45,7 +45,7 @@ class MeanTeacher(AdaptationMethod):
         super().__init__(*args, **options)
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        """Adapt to a batch; the teacher is in the space afterwards, also after an error."""
+        """Adapt to a batch, and load the teacher afterwards, also after an error."""
         try:
             return super().adapt(inputs)
         finally:
@@ -54,7 +54,7 @@ class MeanTeacher(AdaptationMethod):
                 self._teacher = None
 
     def take_student(self) -> None:
-        """Load the student, and keep the teacher for the average."""
+        """Load the student, and store the teacher for :meth:`average`."""
         self._teacher = self.space.snapshot()
         self.space.load(self.state["student"])
 
@@ -84,9 +84,9 @@ class MeanTeacher(AdaptationMethod):
         return [] if state["student"] is None else [state["student"]]
 
     def load_domain_state(self, state: dict[str, Any]) -> None:
-        self._teacher = None  # it belongs to the domain before
+        self._teacher = None  # it belongs to the previous domain
         super().load_domain_state(state)
-        if state["student"] is None:  # the student of a fresh domain starts as its teacher
+        if state["student"] is None:  # in a fresh domain the student is a copy of the teacher
             state["student"] = self.space.snapshot()
 
     def state_dict(self) -> dict[str, Any]:

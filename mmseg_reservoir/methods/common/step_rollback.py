@@ -1,4 +1,4 @@
-"""Undo the update of a batch that breaks the adapted parameters."""
+"""Rollback of updates that break the adapted parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 3
 FAR = 100.0
 """Limit of adapted values, as a multiple of the largest absolute source value, or of 1."""
 FAILURES = ("not_finite", "rollbacks", "restarts")
-"""Counts of a method: updates that were skipped, updates that were undone, domains reset."""
+"""Names of a method's counts: skipped updates, undone updates, and resets of a domain."""
 
 _logger = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ def count_and_warn(counts: dict[str, int], failure: str, text: str) -> None:
 
 
 class StepRollback:
-    """The current domain of a method, as it was before a batch.
+    """A snapshot of a method's current domain before a batch.
 
     Parameters and the optimizer's moments change in place, so they are copied. Methods replace all
-    other parts of a domain's state, so references are enough.
+    other values of a domain's state, so references are enough.
     """
 
     def __init__(self, method: AdaptationMethod) -> None:
@@ -52,8 +52,8 @@ class StepRollback:
         """Accept the update of a batch, or restore the domain.
 
         After `PATIENCE` rejected batches in a row the domain is reset, since its earlier state may
-        be the cause, such as parameters that are finite but absurd. ``stepped`` states whether
-        there was a loss to descend.
+        be the cause, for example by very large parameters. ``stepped`` is whether the batch had a
+        loss.
         """
         method = self.method
         if not self._is_broken(prediction):
@@ -72,7 +72,7 @@ class StepRollback:
             count_and_warn(method.counts, "restarts", text)
 
     def _is_broken(self, prediction: Tensor) -> bool:
-        """Return whether the update failed; count and log the failure."""
+        """Return whether the update failed; count and log a failure."""
         method, space = self.method, self.method.space
         if method.counts["not_finite"] > self.counts["not_finite"]:
             return True
@@ -80,8 +80,8 @@ class StepRollback:
         allowed = FAR * space.adapted(method.source).abs().amax().clamp(min=1)
         vectors = [values, *method.parameter_like_state(method.state)]
         sane = [_is_sane(vector, space.adapting, allowed) for vector in vectors]
-        # A filter would never again select a sample of such a prediction. Minus infinity is
-        # allowed, since it rules out a class.
+        # A filter would never select a sample of a broken prediction. Minus infinity is allowed,
+        # since it excludes a class.
         checks = {**method.checks, "prediction": (prediction < torch.inf).all()}
         change = Change.flags(space, self._values, values, method.source)
         flags = read_flags({**checks, "sane": torch.stack(sane).all(), **change})
@@ -112,6 +112,6 @@ class StepRollback:
 
 def _is_sane(vector: Tensor, adapting: int, allowed: Tensor) -> Tensor:
     """Return whether adapting values are within the limit, and the others finite."""
-    # A NaN is the maximum of any values, and compares as false.
+    # If a value is NaN, the maximum is NaN, and the comparison is false.
     adapted = vector[:adapting].abs().amax() <= allowed
     return adapted & torch.isfinite(vector[adapting:]).all()
