@@ -1,4 +1,4 @@
-"""Frames in, labels out: videos, folders, cameras, and the inferencer."""
+"""Segment videos, folders, cameras and single frames, and adapt to them."""
 
 from .. import seg  # noqa: F401 (has to run before any import of mmseg)
 from .frame_source import FrameResult

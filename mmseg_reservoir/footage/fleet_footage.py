@@ -1,4 +1,4 @@
-"""The stream of one camera of a fleet, from the inputs of ``reservoir adapt``."""
+"""The stream of one camera in a fleet, from any input of ``reservoir adapt``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .inferencer import ReservoirInferencer
 
 @dataclass(frozen=True)
 class InferencerOrder:
-    """A stream of a camera that any process can open.
+    """The description of a camera's stream, from which any process can open it.
 
-    ``options`` are those of the :class:`ReservoirInferencer`, ``written`` of the
+    ``options`` are options of the :class:`ReservoirInferencer`, ``written`` options of the
     :class:`FrameWriter`.
     """
 
@@ -45,7 +45,7 @@ class InferencerOrder:
 
 
 class InferencerFootage:
-    """An open stream: a ``Footage`` of ``fleet/camera_run.py``."""
+    """An open stream that implements ``Footage`` of ``fleet/camera_run.py``."""
 
     def __init__(
         self, inferencer: ReservoirInferencer, source: FrameSource, writer: FrameWriter
@@ -55,7 +55,7 @@ class InferencerFootage:
         self.metadata = {"options": inferencer.plan.options}
 
     def frames(self, start: int) -> Iterator[tuple[int, InputFrame]]:
-        """Return the frames from that position on; a camera continues with its current frame."""
+        """Yield the frames from a position; a camera continues with its current frame."""
         for frame in self.source.since(start):
             yield frame.index, frame
 

@@ -1,4 +1,4 @@
-"""Segment and write a stream, from its first frame or its last saved state to its end."""
+"""Segment and write a stream from its first frame or from a saved state."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _KIND = "footage"
 
 
 class FootageRun:
-    """A stream that is segmented, written and saved; a context that locks its folder.
+    """A run on a stream of frames, which writes results and states; a context that locks a folder.
 
-    Iterating yields each result once it is written. A state is saved before the first frame, every
-    N frames, and at the end; all results up to it are in finished files. A resumed run removes the
-    lines and videos after its state and processes those frames again.
+    Iterate to run; each result is yielded once it is written. A state is saved before the first
+    frame, every N frames, and at the end, after all files are finished. A resumed run removes the
+    results after its state, and processes those frames again.
 
     Args:
-        inferencer: Model and reservoir.
-        frames: The stream.
-        folder: Folder of all results, made at the first frame. States are in ``state`` below it.
+        inferencer: Inferencer with model and reservoir.
+        frames: Stream of frames.
+        folder: Folder of all results, created at the first frame. States are in its ``state``.
         save_every: Number of frames between two states. Defaults to 300.
         resume: Whether to resume from the newest state in the folder. Defaults to False.
-        identity: Plain JSON values that must be equal when the run is resumed. Defaults to none.
+        identity: Plain JSON values that must not differ when the run is resumed. Defaults to none.
         **written: Options of the :class:`FrameWriter`.
     """
 
@@ -87,7 +87,7 @@ class FootageRun:
         generators = save_generators()
         for frame in self.frames.since(self._position["next"]):
             result = self.inferencer.segment(frame)
-            if not self._begun:  # only now that a frame could be segmented
+            if not self._begun:  # create no folder before a frame is segmented
                 self._open.enter_context(locked(self.folder))
                 self._begun = True
                 self._save({"pipeline": None, "generators": generators})
@@ -134,7 +134,7 @@ class FootageRun:
 
     def _find(self) -> tuple[Path, Any, dict[str, Any]] | None:
         if not self.folder.is_dir():
-            return None  # killed before its first frame
+            return None  # the run was killed before its first frame
         self._open.enter_context(locked(self.folder))
         newest = self._states.newest()
         if newest is None and (self.folder / STREAM).exists():
@@ -148,7 +148,7 @@ class FootageRun:
             raise ReservoirError(f"{path} is not the state of a stream: choose another --out")
         now = self._header["identity"]
         check_identity(header["identity"], now, path, "choose another --out")
-        if state["pipeline"] is not None:  # None: before the first frame, as a new run is
+        if state["pipeline"] is not None:  # None before the first frame, as in a new run
             self.inferencer.model.pipeline.load_state_dict(state["pipeline"])
         load_generators(state["generators"])
         self._position = dict(state["position"])
@@ -157,7 +157,7 @@ class FootageRun:
 
 
 class LiveFootage:
-    """A run and its results as the live page shows them: a `LiveStream`."""
+    """A `LiveStream` of a run and its results, for the live page."""
 
     def __init__(self, run: FootageRun, results: Iterable[FrameResult]) -> None:
         self.run, self.results = run, results

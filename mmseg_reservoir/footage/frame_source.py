@@ -1,4 +1,4 @@
-"""Frames, the results for them, and where frames come from."""
+"""Frames, their results, and the base class of their sources."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class InputFrame:
     """One frame of a stream.
 
     Args:
-        name: Name without a suffix; subfolders are part of it.
-        index: Position in the input, from 0, counting frames that were left out.
+        name: Name without a suffix, including subfolders.
+        index: Position in the input, from 0. Frames that were left out count.
         image: BGR image, uint8, ``(H, W, 3)``.
     """
 
@@ -35,7 +35,7 @@ class InputFrame:
 
 @dataclass(frozen=True)
 class FrameResult(InputFrame):
-    """A frame with its prediction, and a view of the `Outcome` of the pipeline.
+    """A frame with its prediction and the `Outcome` of the pipeline.
 
     Args:
         labels: Class of each pixel, ``(H, W)``, uint8, at the size of the frame.
@@ -68,27 +68,27 @@ class FrameResult(InputFrame):
         return self.outcome.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the line of a stream stores of the frame."""
+        """Return the entries of the frame in ``stream.jsonl``."""
         names = ("name", "index", "expert", "k", "opened", "weight", "seconds")
         line = {name: getattr(self, name) for name in names}
         return {**line, "mean_confidence": float(self.confidence.mean())}
 
 
 class FrameSource(ABC):
-    """A stream of frames. A frame that cannot be read is reported, skipped and counted.
+    """A stream of frames. Unreadable frames are reported, skipped and counted.
 
     Args:
         every: Take every N-th frame. Defaults to 1.
     """
 
     name = "frames"
-    """Name of the stream, in names of files."""
+    """Name of the stream for file names."""
     total: int | None = None
     """Number of frames; None if it is unknown."""
     fps = 10.0
-    """Frames per second of videos of the stream."""
+    """Frames per second of videos that are written from the stream."""
     is_live = False
-    """Whether missed frames cannot be read again."""
+    """Whether the stream is live, so that missed frames cannot be read again."""
 
     def __init__(self, every: int = 1) -> None:
         if every < 1:
@@ -105,7 +105,7 @@ class FrameSource(ABC):
         self.stopping = threading.Event()
 
     def losses(self) -> dict[str, float]:
-        """Return the losses of a live stream so far, for its record."""
+        """Return the counts of lost frames and time of a live stream so far, for its record."""
         gaps = {"gaps": self.gaps, "gap_seconds": round(self.gap_seconds, 3)} if self.gaps else {}
         return {"dropped": self.dropped, **gaps}
 
@@ -113,11 +113,11 @@ class FrameSource(ABC):
     def __iter__(self) -> Iterator[InputFrame]: ...
 
     def stop(self) -> None:
-        """End the stream; any thread or signal handler may call it."""
+        """End the stream. Any thread or signal handler may call this."""
         self.stopping.set()
 
     def since(self, index: int) -> Iterator[InputFrame]:
-        """Return the frames from a position on; a camera continues with what it sees now."""
+        """Yield the frames from a position; a camera continues with its current frame."""
         for frame in self:
             if self.is_live:
                 number = frame.index + index

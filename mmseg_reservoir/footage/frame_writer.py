@@ -1,4 +1,4 @@
-"""Write a stream to disk: overlays, labels to train on, confidences, one line per frame."""
+"""Write the results of a stream: overlays, labels, confidences, and one line per frame."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _logger = logging.getLogger(__name__)
 
 STREAM = "stream.jsonl"
 CONDITION = "footage"
-"""Condition of a stream in ACDC's folders."""
+"""Name of the condition in ACDC's folders for all streams."""
 
 _SUFFIXES = {
     "trainids": "_gt_labelTrainIds.png",
     "labelids": "_gt_labelIds.png",
     "colors": "_gt_labelColor.png",
 }
-"""ACDC's suffixes."""
+"""Suffix of each kind of label file, as in ACDC."""
 
 
 class FrameWriter:
-    """Writes the results of each frame at once, so that a killed run loses at most a segment.
+    """A writer of results, frame by frame, so that a killed run loses at most a video segment.
 
     - ``stream.jsonl``: one line per frame
     - ``overlay/segment_00000.mp4``, ...: frames with their labels and a key (:func:`draw_key`); an
-      unfinished file is ``.partial.mp4``. Or ``overlay/{name}.png`` for each frame
-    - ``rgb_anon/footage/train/{stream}/{name}_rgb_anon.png`` and its labels below ``gt``, as in
-      ACDC: ``ACDCDataset(data_root=FOLDER, condition="footage")`` reads both
-    - ``confidence/{name}.png``: 0 to 255 for 0 to 1
+      unfinished file is ``.partial.mp4``. Alternatively ``overlay/{name}.png`` for each frame
+    - ``rgb_anon/footage/train/{stream}/{name}_rgb_anon.png`` and its labels below ``gt``, which
+      ``ACDCDataset(data_root=FOLDER, condition="footage")`` reads
+    - ``confidence/{name}.png``: confidence, 0 to 255 for 0 to 1
 
     Args:
         folder: Folder of all results. A folder with another stream is refused.
@@ -59,17 +59,18 @@ class FrameWriter:
         palette: RGB color of each class.
         classes: Names of the classes, for the key. Defaults to None, a key without classes.
         fps: Frames per second of the video. Defaults to 10.
-        shown: Overlays as a ``"video"``, as ``"frames"``, or ``"none"``. Defaults to a video.
+        shown: Form of the overlays: ``"video"``, ``"frames"`` or ``"none"``. Defaults to a video.
         labels: Labels to write: ``"trainids"`` (numbers of the model's classes), ``"labelids"``
             (only for Cityscapes' classes) or ``"colors"``. Defaults to None, no labels.
-        min_confidence: Labels with a smaller confidence are 255 (black as colors). Defaults to 0.
+        min_confidence: Confidence from 0 to 1 below which a label is 255 (black in colors).
+            Defaults to 0.
         confidence: Whether to write maps of confidence. Defaults to False.
-        segment: Number of frames of a video file. Defaults to 300.
-        lines: Number of lines after which to continue a stream; later lines are removed. Defaults
+        segment: Number of frames per video file. Defaults to 300.
+        lines: Number of lines to keep when a stream is resumed; later lines are removed. Defaults
             to None, a new stream.
-        segments: With ``lines``: number of video files to keep; later ones are removed. Defaults
-            to 0.
-        codec: Code of the video's codec, such as ``"mp4v"``. Defaults to one that browsers play.
+        segments: Number of video files to keep when a stream is resumed. Defaults to 0.
+        codec: Four-character code of the video codec, such as ``"mp4v"``. Defaults to one that
+            browsers play.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class FrameWriter:
         if lines is not None:
             self._video.remove_later()
         self._newest: tuple[FrameResult, np.ndarray] | None = None  # with its overlay
-        self._size: int | None = None  # of the lines, once one was written
+        self._size: int | None = None  # bytes of the lines, after the first one is written
 
     def __enter__(self) -> FrameWriter:
         return self
@@ -126,7 +127,7 @@ class FrameWriter:
             _logger.error("%s", second)  # the first error ends the run
 
     def write(self, frame: FrameResult, **more: Any) -> None:
-        """Write the files of a frame, and last its line, with ``more`` in it."""
+        """Write the files of a frame, then its line, to which ``more`` entries are added."""
         sure = self._sure_labels(frame)
         if self.shown != "none":
             picture, classes = self._draw(frame, sure), self.classes or ()
@@ -145,7 +146,7 @@ class FrameWriter:
         )
 
     def overlay(self, frame: FrameResult) -> np.ndarray:
-        """Return a frame with its labels in color (BGR); the newest frame is not drawn again.
+        """Return a frame with its labels in color (BGR). The newest overlay is cached.
 
         Labels below ``min_confidence`` are left out.
         """
@@ -179,16 +180,16 @@ class FrameWriter:
         self._size = append_bytes(path, data, self._size, durable=False)
 
     def close(self) -> int:
-        """Finish the open video file, and return the number of files."""
+        """Finish the open video file, and return the number of video files."""
         self._video.close()
         return self._video.number
 
 
 class VideoSegments:
-    """A video in files of equal length; a file gets its name once all its frames decode.
+    """A video in files of equal length. A file gets its name when all its frames can be decoded.
 
-    A video file can only be opened once it is finished, so a killed run would lose a long one.
-    Frames of another size start another file. The codec defaults to one that browsers play.
+    An unfinished video file cannot be opened, so a killed run would lose a long file. Frames of
+    another size start another file. The codec defaults to one that browsers play.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class VideoSegments:
         self._frames += 1
 
     def close(self) -> None:
-        """Finish the open file, and decode it, because OpenCV does not report a failed write."""
+        """Finish the open file and decode it, because OpenCV does not report failed writes."""
         if self._writer is None:
             return
         self._writer.release()
@@ -233,7 +234,7 @@ class VideoSegments:
         self.number += 1
 
     def remove_later(self) -> None:
-        """Remove the files from the next number on, for a run that is resumed."""
+        """Remove the files from the next number, which a resumed run writes again."""
         for path in self.folder.glob("segment_*.mp4"):
             if path.name >= self._path("").name:
                 path.unlink()
@@ -256,7 +257,7 @@ class VideoSegments:
 
 
 def count_frames(path: Path) -> int:
-    """Return the number of frames of a video that decode."""
+    """Return the number of frames of a video that can be decoded."""
     capture, count = cv2.VideoCapture(str(path)), 0
     while capture.grab():
         count += 1

@@ -1,4 +1,4 @@
-"""Where frames come from: files, cameras, network streams, images in memory."""
+"""Open frames from files, cameras, network streams, or images in memory."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _KINDS = (
 
 
 class Pictures(FrameSource):
-    """Image files or images in memory, one after the other.
+    """A stream of image files or images in memory.
 
-    Files of a list have the names of their paths below ``root``, without suffixes unless two files
-    would share a name. Files of other iterables, and images in memory, have numbers.
+    Files of a list are named by their paths below ``root``, with suffixes only if two names would
+    be equal. Files of other iterables and images in memory are numbered.
 
     Args:
         items: Paths, BGR arrays ``(H, W, 3)`` of uint8, PIL images, or RGB tensors ``(3, H, W)``
             (uint8, or floating point from 0 to 1).
-        root: Folder to which names of files are relative. Defaults to the deepest common folder.
+        root: Folder to which names of files are relative. Defaults to their deepest common folder.
         name: Name of the stream.
     """
 
@@ -69,7 +69,7 @@ class Pictures(FrameSource):
 
 
 class SeveralInputs(FrameSource):
-    """Inputs one after the other; names of frames start with the name of their input."""
+    """A stream of several inputs in turn. Names of frames start with the name of their input."""
 
     def __init__(self, sources: Sequence[FrameSource]) -> None:
         super().__init__(sources[0].every)
@@ -94,7 +94,7 @@ class SeveralInputs(FrameSource):
 
 
 def open_frames(source: Any, every: int = 1) -> FrameSource:
-    """Return the frames of any supported input.
+    """Return the stream of any supported input.
 
     Args:
         source: An image, a folder (searched recursively), a glob, a video file, the number of a
@@ -123,7 +123,7 @@ def open_frames(source: Any, every: int = 1) -> FrameSource:
 
 
 def natural_order(paths: Iterable[Path]) -> list[Path]:
-    """Sort paths by the numbers in their names: 2 comes before 10."""
+    """Return paths sorted by the numbers in their names, so that 2 comes before 10."""
     parts = {path: re.split(r"(\d+)", path.as_posix()) for path in paths}
     return sorted(
         parts, key=lambda p: [(int(x), "") if x.isdecimal() else (-1, x) for x in parts[p]]
@@ -168,7 +168,7 @@ def _images(files: Iterable[Path], where: str) -> list[Path]:
 
 
 def _names_of(items: Sequence[Any], root: Path | None, name: str) -> list[str]:
-    """Return a different name for every item, because its labels go into a file of that name."""
+    """Return a unique name for every item, because it is the name of its label file."""
     paths = [
         os.path.abspath(Path(item).expanduser()) if isinstance(item, (str, os.PathLike)) else None
         for item in items
@@ -192,7 +192,7 @@ def _names_of(items: Sequence[Any], root: Path | None, name: str) -> list[str]:
 
 
 def _unused(name: str, used: set[str]) -> str:
-    """Return a name that is not used, and add it."""
+    """Return a variant of a name that is not used, and add it to the used names."""
     number, free = 2, name
     while free in used:
         number, free = number + 1, f"{name}_{number}"
@@ -201,12 +201,12 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 def _decode(path: Path) -> np.ndarray | None:
-    """Return the image as OpenCV and mmseg read it; None if it is not complete."""
+    """Return an image as OpenCV and mmseg decode it; None if the file is incomplete."""
     if not path.is_file():
         return None
     data = path.read_bytes()
     if path.suffix.lower() in (".jpg", ".jpeg") and _JPEG_END not in data[-_JPEG_TAIL:]:
-        return None  # OpenCV would fill the missing part with gray
+        return None  # otherwise OpenCV fills the missing part with gray
     try:
         return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
     except cv2.error:  # the header has more pixels than OpenCV accepts

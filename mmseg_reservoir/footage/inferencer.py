@@ -1,4 +1,4 @@
-"""Segment your frames by a call, and adapt to them."""
+"""Segment frames in Python and adapt to them."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ DEFAULTS = {
     "method": {"type": "tent", "optimizer": dict(SEGMENTATION.optimizer)},
     "reservoir": {"preset": "robust"},
 }
-"""Adaptation of a config that has none."""
+"""Adaptation for configs without a method."""
 
 _LARGE = 4
-"""Largest usual size of a frame, in training crops: models of Cityscapes see up to four."""
+"""Ratio of frame to training crop, in pixels, above which to warn. Cityscapes has up to four."""
 
 
 class ReservoirInferencer:
-    """Segments frames one by one and adapts to them, in the manner of ``MMSegInferencer``.
+    """An inferencer that segments frames and adapts to them, similar to ``MMSegInferencer``.
 
     Example::
 
@@ -54,26 +54,26 @@ class ReservoirInferencer:
             print(frame.name, frame.expert, frame.k, frame.labels.shape)
         inferencer.save("drive_reservoir")
 
-    Several threads may call it: frames are prepared side by side, and the model segments one at a
-    time. The methods that change or save it wait for the current frame.
+    Several threads may call it. They prepare frames in parallel, but the model segments one frame
+    at a time. Methods that change or save the model wait for the current frame.
 
     Args:
         model: A config or its file, the name of a bundled config, or a name in mmseg's model zoo.
             The model must return logits per pixel.
         weights: Weights of the model. Defaults to those of the zoo, which are downloaded at first
             use, or ``load_from`` of the config.
-        start_from: Folder of :meth:`save`, to continue with its experts. Defaults to None.
-        adapt: False only predicts, with the experts of ``start_from`` or without experts. Defaults
-            to True.
+        start_from: Folder of :meth:`save` with the initial experts. Defaults to None.
+        adapt: Whether to adapt, instead of only predicting with the experts of ``start_from`` or
+            the source model. Defaults to True.
         size: Width and height of the model's input, in pixels. Defaults to those of the test
             pipeline. Labels have the size of the frame.
         seed: Seed of the method and the router. Defaults to 0.
-        device: Device of the model. Defaults to a GPU if there is one.
-        cfg_options: Changes of the config by dotted keys, such as ``{"reservoir.k_max": 8}``.
+        device: Device of the model. Defaults to a GPU if one is available.
+        cfg_options: Changes to the config by dotted keys, such as ``{"reservoir.k_max": 8}``.
             Defaults to none.
         **adaptation: ``method``, ``params``, ``statistics``, ``reservoir`` and ``source_images``,
             which replace those of the config. A config without a method gets TENT with the preset
-            ``robust``. A model with Cityscapes' classes and without source images is calibrated by
+            ``robust``. Without source images, a model with Cityscapes' classes is calibrated on
             the bundled styles of Cityscapes.
     """
 
@@ -97,7 +97,7 @@ class ReservoirInferencer:
         merge_options(self.cfg, cfg_options or {}, (*CONFIG_KEYS, "source_images"))
         if start_from is not None:
             self._continue(start_from, frozen=not adapt)
-        self.plan = make_plan(self.cfg, seed)  # reports mistakes before weights are read
+        self.plan = make_plan(self.cfg, seed)  # checks options before weights are read
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         segmentor: Any = load_model(self.cfg, file, device)
         self.dataset_meta: dict[str, Any] = segmentor.dataset_meta
@@ -134,7 +134,7 @@ class ReservoirInferencer:
         self.cfg.update(adaptation)
 
     def _continue(self, folder: str | os.PathLike, frozen: bool) -> None:
-        """Start from a saved reservoir, with its size for styles."""
+        """Use a saved reservoir, and its image size for styles."""
         reservoir = warm_start(self.cfg.get("reservoir"), str(folder), frozen)
         saved = read_folder(folder).identity["style"]
         if isinstance(saved, Mapping) and "size" in saved:
@@ -142,7 +142,7 @@ class ReservoirInferencer:
         self.cfg.reservoir = reservoir
 
     def _take_shipped_styles(self) -> None:
-        """Calibrate a model of Cityscapes by the bundled styles."""
+        """Use the bundled styles to calibrate a model with Cityscapes' classes."""
         classes = self.dataset_meta["classes"]
         if not is_cityscapes(self.dataset_meta):
             raise ReservoirError(
@@ -157,13 +157,13 @@ class ReservoirInferencer:
         self.plan.replace(reservoir=self.cfg.reservoir)
 
     def __call__(self, inputs: Any, every: int = 1) -> Iterator[FrameResult]:
-        """Segment the frames of any input of :func:`open_frames`, and adapt to each."""
+        """Yield the result of each frame of any input of :func:`open_frames`, and adapt to it."""
         for frame in open_frames(inputs, every):
             yield self.segment(frame)
 
     @torch.no_grad()
     def segment(self, frame: InputFrame) -> FrameResult:
-        """Segment one frame, and adapt to it."""
+        """Return the result of one frame, and adapt to it."""
         data = self._transformed(frame)
         if not self._is_checked:
             self._check(frame, self.model.data_preprocessor(data, False)["inputs"])
@@ -182,7 +182,7 @@ class ReservoirInferencer:
         return pseudo_collate([data])
 
     def _check(self, frame: InputFrame, inputs: torch.Tensor) -> None:
-        """Check at the first frame that this model can adapt to frames of this size."""
+        """Check at the first frame that the model can adapt to frames of this size."""
         if self._by_shipped_styles:
             for height, width in (frame.image.shape[:2], tuple(inputs.shape[-2:])):
                 problem = misfit(height, width)
@@ -214,7 +214,7 @@ class ReservoirInferencer:
         )
 
     def freeze(self, frozen: bool = True) -> ReservoirInferencer:
-        """Stop or resume the adaptation; frames are still routed to the existing experts."""
+        """Stop or resume the adaptation. Frames are still routed to the existing experts."""
         with self.model.pipeline.lock:
             self.model.frozen = frozen
         return self
@@ -235,19 +235,19 @@ class ReservoirInferencer:
         return isinstance(self.model.pipeline, ReservoirPipeline)
 
     def save(self, folder: str | os.PathLike) -> Path:
-        """Write the experts and the state of their domains to a folder."""
+        """Save the experts and the state of their domains in a folder, and return it."""
         return save_reservoir(self.model.pipeline, folder, {"options": self.plan.options})
 
     def load(self, folder: str | os.PathLike) -> ReservoirInferencer:
-        """Continue with the experts in a folder of :meth:`save`."""
+        """Replace the experts by those in a folder of :meth:`save`."""
         load_reservoir(self.model.pipeline, folder)
         return self
 
 
 def _trained_size(cfg: Config) -> tuple[int, int] | None:
-    """Return height and width of a model's training crops, if its config has them."""
+    """Return height and width of a model's training crops; None if its config has none."""
     size = cfg.model.get("data_preprocessor", {}).get("size") or cfg.get("crop_size")
-    # A model with slide inference sees its crops one by one.
+    # With slide inference, the model gets single crops of an image.
     if size is None or (cfg.model.get("test_cfg") or {}).get("mode") == "slide":
         return None
     return (size, size) if isinstance(size, int) else (size[0], size[1])
@@ -258,7 +258,7 @@ def _after_loading(steps: list[dict]) -> list[dict]:
 
 
 def _resized(steps: list[dict], size: tuple[int, int]) -> list[dict]:
-    """Return a test pipeline that resizes images only to this width and height."""
+    """Return a test pipeline that resizes images to this width and height."""
     if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
         raise ReservoirError(f"size must be (width, height) in pixels, got {size!r}")
     resize = dict(type="Resize", scale=tuple(size), keep_ratio=False)

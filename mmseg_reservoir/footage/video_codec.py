@@ -1,4 +1,4 @@
-"""Codecs in which this build of OpenCV can write a video."""
+"""Find codecs that the installed OpenCV can write."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..errors import ReservoirError
 _logger = logging.getLogger(__name__)
 
 BROWSER_CODECS = ("vp09", "avc1")
-"""VP9 and H.264. VP9 is first because a build without H.264 prints lines when that is tried."""
+"""VP9 and H.264. VP9 is first, because a build without H.264 prints messages when it is tried."""
 PLAIN_CODEC = "mp4v"
-"""MPEG-4 part 2: fast and in every build, shown by players but not by browsers."""
+"""MPEG-4 part 2, which is fast and in every build. Players show it, but browsers do not."""
 
 
 @cache
 def find_codec() -> str:
-    """Return the code of a codec that browsers play, otherwise `PLAIN_CODEC` with a warning."""
+    """Return the code of a codec that browsers play, or `PLAIN_CODEC` with a warning."""
     for code in BROWSER_CODECS:
         if can_write(code):
             return code
@@ -33,7 +33,7 @@ def find_codec() -> str:
 
 
 def check_codec(code: str) -> None:
-    """Refuse a codec that this build cannot write."""
+    """Raise an error if this build of OpenCV cannot write a codec."""
     if len(code) != 4 or not can_write(code):
         raise ReservoirError(
             f"this OpenCV cannot write .mp4 with the codec {code!r}: leave out --codec, or use "
@@ -43,7 +43,7 @@ def check_codec(code: str) -> None:
 
 @cache
 def can_write(code: str) -> bool:
-    """Write a frame and read it: a codec that opens may still fail at its first frame."""
+    """Return whether a frame can be written and read, because a codec may open and still fail."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "probe.mp4")
         writer = cv2.VideoWriter(path, cv2.VideoWriter.fourcc(*code), 10.0, (64, 64))

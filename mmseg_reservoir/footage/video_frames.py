@@ -1,4 +1,4 @@
-"""Frames of videos, cameras and network streams, through OpenCV."""
+"""Read frames of videos, cameras and network streams with OpenCV."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class VideoFile(FrameSource):
 
 
 class CameraFrames(FrameSource):
-    """The newest frame of a camera each time; older frames are dropped."""
+    """The frames of a camera. Each read takes the newest frame; older frames are dropped."""
 
     is_live = True
 
@@ -103,15 +103,15 @@ class CameraFrames(FrameSource):
 
 
 class NetworkCamera(CameraFrames):
-    """The newest frame of a network stream; a lost connection is opened again.
+    """The newest frames of a network stream. A lost connection is opened again.
 
-    The time without frames is counted in ``gaps`` and ``gap_seconds``.
+    ``gaps`` counts interruptions, ``gap_seconds`` their total time.
 
     Args:
-        address: Address of the stream. No message or name shows its password.
+        address: Address of the stream. Its password is not shown in messages or names.
         first_wait: Seconds before the first attempt to connect again, doubled after each attempt.
             Defaults to 1.
-        longest_wait: Largest number of seconds between two attempts. Defaults to 30.
+        longest_wait: Maximum of this time in seconds. Defaults to 30.
         patience: Seconds without a frame after which the stream ends. Defaults to 600.
     """
 
@@ -129,10 +129,10 @@ class NetworkCamera(CameraFrames):
         self._closing = threading.Event()
         self._capture: cv2.VideoCapture | None = None
 
-    # The interface of a capture, for `_Newest` and its thread.
+    # The interface of cv2.VideoCapture, for `_Newest` and its thread.
 
     def read(self) -> tuple[bool, np.ndarray | None]:
-        """Read a frame, from a new connection if the old one is lost."""
+        """Read a frame, and connect again if the connection is lost."""
         is_there, image = self._read_once()
         if is_there or self._closing.is_set():
             return is_there, image
@@ -174,7 +174,7 @@ class NetworkCamera(CameraFrames):
 
 
 class _Newest:
-    """Reads a capture in a separate thread and keeps only the newest frame."""
+    """A reader of a capture in a separate thread, which keeps only the newest frame."""
 
     def __init__(self, capture: Any) -> None:
         self.dropped = 0
@@ -197,7 +197,7 @@ class _Newest:
                 self._changed.notify_all()
 
     def take(self, stopping: threading.Event) -> np.ndarray | None:
-        """Return the newest frame, once; None when the camera has ended or has to stop."""
+        """Wait for a new frame, and return it; None if the camera has ended or must stop."""
         with self._changed:
             while not self._changed.wait_for(lambda: self._image is not None or self._ended, 0.2):
                 if stopping.is_set():
@@ -217,7 +217,7 @@ def is_address(source: Any) -> bool:
 
 
 def open_address(address: str, every: int = 1) -> FrameSource:
-    """Return the frames of a video at a network address, or of a stream without an end."""
+    """Return the stream of a network address: a video file or a live camera."""
     capture = _open_capture(address)
     if not capture.isOpened():
         raise ReservoirError(_not_opened(address))
@@ -227,13 +227,13 @@ def open_address(address: str, every: int = 1) -> FrameSource:
 
 
 def shown_address(address: str) -> str:
-    """Return an address without user, password and query, as messages show it."""
+    """Return an address without user, password and query, for messages."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def address_name(address: str) -> str:
-    """Return the name of a stream, from its host and path."""
+    """Return a name for a stream, from its host and path."""
     return re.sub(r"[^\w.-]+", "_", shown_address(address).partition("://")[2]).strip("_.")
 
 
