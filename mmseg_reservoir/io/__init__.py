@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, read without pickle."""
+"""Write files completely or not at all, and read them without pickle."""

@@ -1,4 +1,4 @@
-"""Checkpoints: read weights safely, and write all of a file or nothing.
+"""Read checkpoints safely, and write them completely or not at all.
 
 A pickle can run any code while it is read. So every pickle is read with torch's allow-list
 (``weights_only=True``); there is no unsafe fallback.
@@ -20,14 +20,14 @@ from ..errors import ReservoirError
 from .files import atomic_write, read_tensors
 
 CONTAINERS = ("state_dict", "model", "model_state_dict")
-"""Keys of the weights in a checkpoint that holds more than weights."""
+"""Possible keys of the weights in a checkpoint with other content."""
 
 _SIGNATURES = (b"PK", b"\x80")  # torch's zip format, and its format before torch 1.6
 _DTYPES = (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_)
 
 
 def read_weights(path: str | os.PathLike) -> dict[str, Tensor]:
-    """Return the weights in a file, on the CPU."""
+    """Return the weights in a file as tensors on the CPU."""
     return find_weights(read_checkpoint(path), path)
 
 
@@ -67,7 +67,7 @@ def write_checkpoint(path: str | os.PathLike, content: Mapping[str, Any]) -> Pat
         with partial.open("wb") as file:
             try:
                 torch.save(content, file)
-            except RuntimeError as error:  # torch hides an error of the disk behind its own
+            except RuntimeError as error:  # torch hides the disk error that caused it
                 cause = error.__context__
                 raise cause if isinstance(cause, OSError) else error from None
 
@@ -95,7 +95,7 @@ def find_weights(
 
 
 class Misfits(NamedTuple):
-    """Differences of saved weights from a model: names, and shapes where they matter."""
+    """Differences between saved weights and a model, by name and shape."""
 
     missing: list[str]
     reshaped: list[str]
@@ -105,7 +105,7 @@ class Misfits(NamedTuple):
 def find_misfits(weights: Mapping[str, Any], expected: Mapping[str, Any]) -> Misfits:
     """Compare weights with a model, both given as tensors or as shapes by name.
 
-    Counters of BatchNorm are ignored: old torch did not save them, and nothing reads them.
+    Counters of BatchNorm are ignored, because old torch did not save them, and nothing reads them.
     """
     saved, wanted = (
         {
@@ -130,7 +130,7 @@ def find_misfits(weights: Mapping[str, Any], expected: Mapping[str, Any]) -> Mis
 def allow_mmengine_checkpoints() -> None:
     """Add the scalars that MMEngine's message hub stores to torch's allow-list.
 
-    This needs MMEngine and torch 2.6. Files with nothing but weights are readable without it.
+    This needs MMEngine and torch 2.6. Files that only have weights are readable without it.
     """
     if torch.torch_version.TorchVersion(torch.__version__) < (2, 6):  # type: ignore[operator]
         return
@@ -151,9 +151,9 @@ def allow_mmengine_checkpoints() -> None:
 
 
 def _history_statistic(owner: type, name: str) -> Any:
-    """Replace ``getattr``, which pickled HistoryBuffers use for their statistics.
+    """Return a statistic of a pickled HistoryBuffer, which uses ``getattr`` for it.
 
-    The real one would give a malicious file every attribute of every allowed class.
+    The real ``getattr`` would let a malicious file reach every attribute of an allowed class.
     """
     from mmengine.logging import HistoryBuffer
 
@@ -187,7 +187,7 @@ def _read_pickle(path: Path, map_location: Any) -> Any:
 
 
 def _summary(error: Exception) -> str:
-    """Return the reason in one line, without torch's advice to load unsafely."""
+    """Return the reason of an error in one line, without torch's advice to load unsafely."""
     cause = error.__context__ or error  # torch adds that advice to the unpickler's message
     line = (str(cause).strip() or type(cause).__name__).splitlines()[0]
     return line.split(" was not an allowed global")[0][:200].rstrip(".")

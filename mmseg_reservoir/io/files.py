@@ -1,4 +1,4 @@
-"""Files: find them, write all of a file or nothing, read them safely, hash them."""
+"""Find files, write them completely or not at all, read them safely, and hash them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def shipped(name: str) -> Path:
 
 
 def display_path(path: str | os.PathLike) -> str:
-    """Return a path for a message; a relative one with its starting folder."""
+    """Return a path for a message; a relative path is shown with its starting folder."""
     return str(path) if Path(path).is_absolute() else f"{path} (seen from {Path.cwd()})"
 
 
 def make_work_dir(path: str | os.PathLike) -> Path:
-    """Make a folder for results, and check that files can be written to it."""
+    """Create a folder for results, and check that files can be written to it."""
     folder = Path(path).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def make_work_dir(path: str | os.PathLike) -> Path:
 
 @contextmanager
 def explain_disk_errors(path: str | os.PathLike, verb: str = "write") -> Iterator[None]:
-    """Turn an error of the disk into one that names the path and a remedy."""
+    """Turn a disk error within this context into an error with the path and a remedy."""
     try:
         yield
     except WriteError:  # which names a path within this one
@@ -78,7 +78,7 @@ def explain_disk_errors(path: str | os.PathLike, verb: str = "write") -> Iterato
 
 
 def remedy(error: OSError) -> str:
-    """Return how a user can fix an error of the disk."""
+    """Return the remedy for a disk error, for a message."""
     todo = _REMEDIES.get(error.errno or 0, "check the path and the disk")
     return f"{todo}, or choose another folder"
 
@@ -102,13 +102,13 @@ _REMEDIES = {
 def atomic_write(
     path: str | os.PathLike, write: Callable[[Path], object], durable: bool = True
 ) -> Path:
-    """Write all of a file or nothing, whatever a reader or a crash does; make its folder.
+    """Write a file and its folder so that readers and crashes never see a partial file.
 
     Args:
         path: The file.
-        write: Writes to the path that it gets, a temporary one.
-        durable: Return when the file is on the disk, so that it survives a crash of the machine.
-            False is faster, for a run that writes many files. Defaults to True.
+        write: Function that writes to a temporary path, its argument.
+        durable: Whether to wait until the file is on the disk, so that it survives a crash of the
+            machine. False is faster for many files. Defaults to True.
 
     Raises:
         WriteError: If the disk is full, read-only or broken. The old file is kept.
@@ -130,19 +130,19 @@ def atomic_write(
         if durable and os.name == "posix":  # elsewhere folders cannot be opened
             folder = os.open(path.parent, os.O_RDONLY)
             try:
-                os.fsync(folder)  # the new name, too
+                os.fsync(folder)  # makes the new name durable, too
             finally:
                 os.close(folder)
     return path
 
 
 def write_bytes(path: str | os.PathLike, data: bytes | memoryview, durable: bool = True) -> Path:
-    """Write all bytes of a file or nothing."""
+    """Write bytes to a file with :func:`atomic_write`."""
     return atomic_write(path, lambda partial: partial.write_bytes(data), durable)
 
 
 def write_text(path: str | os.PathLike, text: str) -> Path:
-    """Write all of a text file or nothing."""
+    """Write text to a file with :func:`atomic_write`."""
     return write_bytes(path, text.encode("utf-8"))
 
 
@@ -153,9 +153,9 @@ def write_figure(path: str | os.PathLike, figure: Figure, dpi: int) -> Path:
 
 
 def append_bytes(path: str | os.PathLike, data: bytes, size: int, durable: bool = True) -> int:
-    """Keep the first ``size`` bytes of a file, write data after them, and return the new size.
+    """Write data after the first ``size`` bytes of a file, and return the new size.
 
-    A failure keeps these bytes, unless the disk refuses to truncate the file.
+    Any bytes after ``size`` are removed. After a failure the first bytes remain.
     """
     path = Path(path)
     with explain_disk_errors(path):
@@ -177,11 +177,11 @@ def append_bytes(path: str | os.PathLike, data: bytes, size: int, durable: bool 
 
 
 def replace_folder(folder: Path, new: Path) -> None:
-    """Replace a folder by a new one; restore the old one if that fails."""
+    """Replace a folder by a new one; restore the old folder if this fails."""
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     with explain_disk_errors(folder):
         if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)  # left by a killed process
+            shutil.rmtree(old, ignore_errors=True)  # from a killed process
             folder.rename(old)  # a folder with files cannot be replaced in one step
         try:
             new.rename(folder)
@@ -208,11 +208,11 @@ def remove_file(path: Path) -> None:
 def write_tensors(
     path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> Path:
-    """Write all of a ``.safetensors`` file or nothing."""
+    """Write tensors to a ``.safetensors`` file with :func:`atomic_write`."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # Not by save_file: only the user could read its files.
+    # Not with save_file, because only the owner could read its files.
     data = save(plain, dict(metadata) or None)
     return write_bytes(path, data)
 
@@ -224,7 +224,7 @@ def read_tensors(
 
     Args:
         path: The file.
-        todo: How to fix a damaged file, for the error.
+        todo: Remedy for a damaged file, for the error.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -240,7 +240,7 @@ def read_tensors(
 
 
 def digest(data: str | Iterable[bytes | memoryview]) -> str:
-    """Return the sha256 of a text, or of several pieces of data as if they were one."""
+    """Return the sha256 of a text, or of the concatenation of several pieces of data."""
     sha256 = hashlib.sha256()
     for piece in [data.encode()] if isinstance(data, str) else data:
         sha256.update(piece)

@@ -1,4 +1,4 @@
-"""Nested plain values: flatten them, and compare them."""
+"""Flatten and compare nested plain values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the values by dotted keys: ``a.b`` for ``{"a": {"b": 1}}``, ``c.0`` for a list."""
+    """Return the values by dotted keys, such as ``a.b`` in a dict and ``c.0`` in a list."""
     if isinstance(value, Mapping):
         items: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, list):

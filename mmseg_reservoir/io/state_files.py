@@ -1,8 +1,8 @@
-"""Files of saved states: complete or refused, readable by other programs, never a pickle.
+"""Files of saved states, without pickle. Damaged files are refused.
 
-A state is nested dicts, lists and tuples of tensors and plain values. Its ``.safetensors`` file has
-the tensors under plain names, and in the metadata, as strict JSON, the tree that refers to them.
-A sha256 over all bytes shows whether the file is damaged.
+A state consists of nested dicts, lists and tuples of tensors and plain values. Its ``.safetensors``
+file has the tensors by name. The metadata has the tree, which refers to these names, as strict
+JSON. A sha256 over all bytes shows whether the file is damaged.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from ..errors import ReservoirError
 from .files import atomic_write, digest
 
 SCHEMA = 2
-"""Raise it when the arrangement of states changes: older ones are refused."""
+"""Version of the format of states. Increase it when the format changes; older files are refused."""
 
 _FORMAT = "mmseg_reservoir.state"
 _BLANK = "0" * 64
-"""Replaces the digest while that is computed."""
+"""Placeholder of the digest while the digest is computed."""
 _DIGEST_KEY = b'"sha256":"'
-"""Precedes the digest. It occurs once, because quotes in texts of the metadata are escaped."""
+"""Text before the digest. It is unique, because quotes in metadata are escaped."""
 TO_DO = "use the state before it (--resume PATH), or start again (--overwrite)"
 
 
 class DamagedStateError(ReservoirError):
-    """A file that is damaged or no saved state. An older file may be complete.
+    """A file is damaged or is not a saved state. An older file may be complete.
 
     Args:
         path: The file.
-        what: What is wrong, as the rest of a sentence that begins with the path.
+        what: The fault, as the rest of a sentence that begins with the path.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -48,15 +48,15 @@ class DamagedStateError(ReservoirError):
 
 
 def write_state(path: str | os.PathLike, state: Any, header: Mapping[str, Any]) -> Path:
-    """Write all of a state or nothing.
+    """Write a state completely or not at all.
 
-    Tensors that share memory still do when they are read. Devices and gradients are not stored.
+    Tensors that share memory share it again after reading. Devices and gradients are not stored.
 
     Args:
-        path: The file, ``.safetensors``.
-        state: Nested dicts, lists and tuples of tensors, strings, numbers, booleans and None.
-            Keys may be any of these but lists and dicts.
-        header: Description of the state as JSON values, to check before it is used.
+        path: File with the suffix ``.safetensors``.
+        state: Nested dicts, lists and tuples of tensors, strings, numbers, booleans and None. Keys
+            may be any of these except lists and dicts.
+        header: Description of the state as JSON values, to check before the state is used.
     """
     tensors = _Tensors()
     tree = _encode(state, (), tensors)
@@ -71,14 +71,14 @@ def write_state(path: str | os.PathLike, state: Any, header: Mapping[str, Any]) 
 
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
-            view = memoryview(data)  # which may be gigabytes: no second copy
+            view = memoryview(data)  # no copy of the data, which may be gigabytes
             file.writelines([view[:start], checksum, view[start + len(checksum) :]])
 
     return atomic_write(path, write)
 
 
 def read_state(path: str | os.PathLike) -> tuple[Any, dict[str, Any]]:
-    """Return the state and the header of a file of :func:`write_state`, tensors on the CPU.
+    """Return state and header from a file of :func:`write_state`, with tensors on the CPU.
 
     Raises:
         DamagedStateError: If the file is damaged or no saved state.
@@ -108,7 +108,7 @@ def read_state(path: str | os.PathLike) -> tuple[Any, dict[str, Any]]:
 
 
 def _read_fields(path: Path, data: bytes) -> dict[str, str]:
-    """Return the metadata of a state if its digest matches."""
+    """Return the metadata of a state file after a check of its digest."""
     try:
         (length,) = struct.unpack_from("<Q", data)
         head = data[8 : 8 + length]
@@ -127,7 +127,7 @@ def _read_fields(path: Path, data: bytes) -> dict[str, str]:
 
 
 class _Tensors:
-    """The tensors of a file by name; tensors in the same memory have one name."""
+    """The tensors of a file by name. Equal tensors in the same memory have one name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Tensor] = {}
@@ -136,11 +136,11 @@ class _Tensors:
 
     def name(self, tensor: Tensor, path: tuple) -> str:
         """Add the tensor at this path of the tree, and return its name."""
-        # Tensors without elements share nothing, but all have the address 0.
+        # Tensors without elements all have the address 0 although they share no memory.
         address = tensor.data_ptr() or id(tensor)
         memory = (address, tensor.dtype, tensor.device, tensor.shape, tensor.stride())
         if memory not in self._names:
-            # A number first, as two paths may look alike.
+            # The number makes names unique, because two paths may have the same text.
             name = ".".join(map(str, (len(self._names), *path)))
             name = name.encode("ascii", "backslashreplace").decode()
             plain = tensor.detach().cpu().contiguous()
@@ -153,7 +153,7 @@ class _Tensors:
 
 
 def _encode(value: Any, path: tuple, tensors: _Tensors) -> Any:
-    """Return a value as JSON, in which every object is one tag and its content."""
+    """Return a value as JSON, in which every object has one tag with its content."""
     kind = type(value)
     if isinstance(value, Tensor):
         return {"tensor": tensors.name(value, path)}

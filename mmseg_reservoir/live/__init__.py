@@ -1,4 +1,4 @@
-"""A page to watch a stream while it adapts. Needs the extra ``live``."""
+"""A web page that shows a stream during adaptation. It needs the extra ``live``."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from ..runs.stop_signals import StopSignals
 from .worker import LiveStream, StreamWorker
 
 HOST = "127.0.0.1"
-_print = partial(print, flush=True)  # a pipe would get the address late without it
+_print = partial(print, flush=True)  # without flush, the address arrives late in a pipe
 _LARGEST_BODY = 1024
 _TYPES = {"live.html": "text/html", "live.css": "text/css", "live.js": "text/javascript"}
 _HEADERS = {
@@ -37,7 +37,7 @@ _HEADERS = {
 
 
 def open_port(port: int) -> socket.socket:
-    """Reserve a port of this machine; 0 takes a free one.
+    """Return a listening socket on a port of this machine; 0 takes a free port.
 
     Raises:
         ReservoirError: If the port is in use, not allowed or invalid.
@@ -47,7 +47,7 @@ def open_port(port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen()  # sockets that do not listen could share the port
+        listener.listen()  # two sockets that do not listen can share a port
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or error
@@ -65,22 +65,23 @@ def serve(
 ) -> None:
     """Run a stream and show it at ``http://127.0.0.1:port`` until Ctrl-C or SIGTERM.
 
-    The page stays up when the stream has ended. A signal ends the stream after the current frame.
+    The page stays available after the end of the stream. A signal ends the stream after the
+    current frame.
 
     Args:
         stream: The stream, which runs in a separate thread.
         port: Port of this machine, or the socket of `open_port`. Defaults to 8000.
         save_to: Folder in which viewers save the reservoir. Defaults to ``reservoir``.
-        print_line: Receives the address, which ends in the token that actions need. Defaults to
+        print_line: Function that receives the address with the token for actions. Defaults to
             ``print``.
 
     Raises:
-        Exception: The error that ended the stream, once the server has ended.
+        Exception: Error that ended the stream, raised after the server has ended.
     """
     worker, token = StreamWorker(stream, Path(save_to)), secrets.token_urlsafe(24)
     options: dict[str, Any] = {"log_level": "warning", "limit_concurrency": 64}
     options |= {"timeout_keep_alive": 5, "timeout_graceful_shutdown": 3}
-    # At its end the server raises the signals again that it caught: StopSignals ignores them.
+    # At its end, the server raises caught signals again. StopSignals ignores them.
     with open_port(port) if isinstance(port, int) else port as listener, StopSignals():
         number = listener.getsockname()[1]
         print_line(
@@ -96,7 +97,7 @@ def serve(
 
 
 def make_app(worker: StreamWorker, token: str) -> Starlette:
-    """Return the app. Everybody with the page can watch; actions need the token."""
+    """Return the web app. The page needs no token, but actions do."""
 
     def static(name: str) -> Callable[[Request], Response]:
         text = files(__package__).joinpath(name).read_text(encoding="utf-8")
@@ -136,7 +137,7 @@ def make_app(worker: StreamWorker, token: str) -> Starlette:
             WebRoute("/act", act, methods=["POST"]),
         ],
         middleware=[
-            # Refuses other host names that point to this machine.
+            # Refuse other host names that point to this machine.
             Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
             Middleware(_OwnOriginOnly),
         ],
@@ -144,7 +145,7 @@ def make_app(worker: StreamWorker, token: str) -> Starlette:
 
 
 class _OwnOriginOnly:
-    """Refuses requests of pages of another origin, and addresses that are no URL."""
+    """Middleware that refuses requests from pages of another origin, and invalid addresses."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -167,7 +168,7 @@ def _refuse(status: int, why: str) -> Response:
 
 
 async def _short_body(request: Request) -> bytes | None:
-    """Return the body; None for one that is longer than any action, without reading all of it."""
+    """Return the body of a request; None if it is too long for an action."""
     body = b""
     async for piece in request.stream():
         body += piece

@@ -1,4 +1,4 @@
-"""Run a stream in a thread and keep what the live page shows; there is no web code here."""
+"""Run a stream in a thread, and keep the data for the live page. It has no web code."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import numpy as np
 _logger = logging.getLogger(__name__)
 
 TIMELINE = 1200
-"""Number of frames with an expert in the timeline of the page."""
+"""Largest number of frames in the timeline of the page."""
 WIDTH = 960
-"""Largest width of the pictures that are sent, in pixels."""
+"""Largest width of the pictures on the page, in pixels."""
 _MESSAGES = 20
 _SMOOTHING = 0.9  # weight of the older frames in the frames per second
 
@@ -53,7 +53,7 @@ class LiveFrame:
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """What the page shows of a whole stream.
+    """Information about a whole stream for the page.
 
     Args:
         name: Name of the stream.
@@ -67,21 +67,21 @@ class StreamInfo:
 
 
 class LiveStream(Protocol):
-    """A stream for the live page: frames, and three actions of a viewer between them.
+    """The interface of a stream for the live page: its frames, and actions of a viewer.
 
-    All methods but :meth:`stop` are called from one thread.
+    All methods except :meth:`stop` are called from one thread, between frames.
     """
 
     info: StreamInfo
 
     def __iter__(self) -> Iterator[LiveFrame]:
-        """Yield each frame when it is done."""
+        """Yield each frame after it is segmented."""
 
     def stop(self) -> None:
-        """End the stream instead of waiting for another frame."""
+        """End the stream without waiting for another frame."""
 
     def pause(self, paused: bool) -> None:
-        """Stop or resume the adaptation; frames are still predicted."""
+        """Stop or resume the adaptation. Frames are still predicted."""
 
     def reset(self, expert: int) -> None:
         """Reset an expert to the source."""
@@ -91,11 +91,11 @@ class LiveStream(Protocol):
 
 
 class StreamWorker:
-    """Runs a stream in a thread, and keeps its newest frame, experts and messages.
+    """A worker that runs a stream in a thread, and keeps its newest frame, experts and messages.
 
     Args:
         stream: The stream.
-        save_to: Folder of a viewer's save; a viewer cannot choose it.
+        save_to: Folder for the reservoir that a viewer saves. A viewer cannot choose it.
     """
 
     def __init__(self, stream: LiveStream, save_to: Path) -> None:
@@ -127,15 +127,15 @@ class StreamWorker:
 
     @property
     def running(self) -> bool:
-        """Whether the stream has not ended."""
+        """Whether the stream has not ended yet."""
         return not self._over.is_set()
 
     def picture(self, layer: str) -> bytes | None:
-        """Return ``"image"`` or ``"overlay"`` of the newest frame as a JPEG; None before any."""
+        """Return a ``layer`` of the newest frame, ``"image"`` or ``"overlay"``, as JPEG."""
         return self._pictures.get(layer)
 
     def state(self, since: int = 0) -> dict[str, Any]:
-        """Return what the page shows; of the timeline only the frames after number ``since``."""
+        """Return the data of the page, with the timeline after frame number ``since``."""
         with self._lock:
             new = min(max(self._frames - since, 0), len(self._timeline))
             return {
@@ -192,7 +192,7 @@ class StreamWorker:
                 self._fps = share * self._fps + (1 - share) * rate
             self._report("the stream has ended")
         except Exception as error:
-            # The page shows it; serve raises it at the end.
+            # The page shows the error, and serve raises it at the end.
             self.error = error
             _logger.error("the stream broke: %s: %s", type(error).__name__, error)
             self._report(f"the stream broke: {type(error).__name__}: {error}")
@@ -200,7 +200,7 @@ class StreamWorker:
         self._run_queued()
 
     def _run_queued(self) -> None:
-        """Run the queued actions. After the end of the stream two threads may do that."""
+        """Run the queued actions. After the end of the stream, two threads may call this."""
         with self._acting:
             while not self._actions.empty():
                 done, act = self._actions.get_nowait()
