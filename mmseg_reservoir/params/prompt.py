@@ -91,7 +91,7 @@ class PromptTokens(nn.Module):
     """
 
     beyond_checkpoint = "prompts"
-    """What a plain checkpoint cannot store, for the error of an export."""
+    """The parts that a plain checkpoint cannot store, for the error of an export."""
 
     def __init__(self, values: Tensor, position: int) -> None:
         super().__init__()
