@@ -28,7 +28,7 @@ _MODULES = {
     "build_source": "..datasets",
     "build_stream": ".streams",
 }
-"""Imported at first use: `rows` needs no torch."""
+"""Modules that are imported at first use, because `rows` must not import torch."""
 
 
 def __getattr__(name: str) -> Any:

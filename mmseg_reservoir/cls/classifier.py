@@ -23,11 +23,11 @@ from .source_stream import SourceStream
 
 _logger = logging.getLogger(__name__)
 _MARK = "_mmseg_reservoir_adapts"
-"""Attribute that marks a wrapped network."""
+"""Name of the attribute that marks a wrapped network."""
 
 
 def classification_forward(net: nn.Module, images: Tensor) -> Tensor:
-    """Return the logits ``(N, C)`` of a network, also if it returns a mapping, tuple or object."""
+    """Return the logits ``(N, C)`` of a network that returns a tensor, mapping, tuple or object."""
     with explain_unfit(net, images):
         output = net(images)
     if isinstance(output, Mapping):
@@ -45,7 +45,7 @@ def classification_forward(net: nn.Module, images: Tensor) -> Tensor:
 
 
 class AdaptiveClassifier(nn.Module):
-    """A classifier with a method of test-time adaptation: every call predicts and adapts.
+    """A classifier with test-time adaptation: every call predicts a batch and adapts to it.
 
     With a reservoir, each batch is routed by its style to one of several domain experts. Calls from
     several threads run one at a time; :meth:`step` returns the result of that call.
@@ -84,10 +84,10 @@ class AdaptiveClassifier(nn.Module):
             of single images), or the weight of the batch from 0 to 1. Defaults to the method's.
         images: Range of the images: ``"unit"`` for [0, 1], ``"imagenet"``, or ``(mean, std)``. The
             network gets the images unchanged; styles and augmentations need the range.
-        batch_size: Images of a complete batch. The source is cut to it, and smaller batches open no
-            domain. Defaults to the size of the first batch of the source or of the stream.
+        batch_size: Images of a complete batch. The source is split into such batches, and smaller
+            batches open no domain. Defaults to the first batch of the source or of the stream.
         seed: Seed of reservoir, method and ``params``, unless their options contain one.
-        plan: Builder of these options, if it exists already.
+        plan: Builder for the same options, if it exists already. Defaults to None.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class AdaptiveClassifier(nn.Module):
         return self.step(images, domain).logits
 
     def step(self, images: Tensor, domain: str | None = None) -> Outcome:
-        """Predict a batch and, unless frozen, adapt to it, also within ``torch.no_grad()``.
+        """Predict a batch and, unless frozen, adapt to it. It works within ``torch.no_grad()``.
 
         Args:
-            images: Batch ``(N, 3, H, W)``.
-            domain: True domain, for oracle routers only.
+            images: Batch of images, ``(N, 3, H, W)``.
+            domain: True domain, for oracle routers only. Defaults to None.
 
         Returns:
             Logits, route and number of experts of this batch.
@@ -169,7 +169,7 @@ class AdaptiveClassifier(nn.Module):
             raise ReservoirError(f"a batch must be a tensor (N, 3, H, W), got {what}")
         batch_size = self._check_size(len(images))
         if self.frozen:
-            # Leave inference mode: a router may still update its state.
+            # Leave inference mode, because a router may update its state.
             with torch.inference_mode(False), torch.no_grad():
                 images = images.clone() if images.is_inference() else images
                 self.last = self.pipeline.infer(images, domain=domain)
@@ -187,7 +187,7 @@ class AdaptiveClassifier(nn.Module):
     def _check_size(self, size: int) -> int:
         """Return the size of complete batches.
 
-        The first batch must have the source's size, for which the threshold tau was calibrated.
+        The first batch must have the size of the source's batches, for which tau was calibrated.
         """
         if self.last is not None and self.batch_size is not None:
             return self.batch_size
@@ -209,8 +209,8 @@ class AdaptiveClassifier(nn.Module):
     def freeze(self, frozen: bool = True) -> AdaptiveClassifier:
         """Stop or resume adaptation. A frozen model still routes batches to its experts.
 
-        Parameters and centroids do not change, but a router that uses the evidence of several
-        batches keeps its evidence up to date.
+        Parameters and centroids do not change, but a router with evidence of several batches still
+        updates this evidence.
         """
         with self.pipeline.lock:
             self.frozen = frozen
@@ -221,7 +221,7 @@ class AdaptiveClassifier(nn.Module):
         return super().train(False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AdaptiveClassifier:
-        """Refuse to move or cast: experts and optimizers are not parameters of the network."""
+        """Raise an error: moving or casting would miss the experts and optimizers."""
         values = self.method.space.values.detach()
         applied = fn(values)
         if (applied.device, applied.dtype) != (values.device, values.dtype):
@@ -241,7 +241,7 @@ class AdaptiveClassifier(nn.Module):
             return super().load_state_dict(*args, **options)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return copies of pipeline and calibration as tensors and numbers, for safe loading."""
+        """Return copies of pipeline and calibration as tensors and plain values."""
         if self.waits_for_source:
             raise ReservoirError(
                 "there is no state to save before the source images were read: give source=..."
@@ -263,7 +263,7 @@ class AdaptiveClassifier(nn.Module):
                     "build the AdaptiveClassifier with the options of the one that was saved"
                 )
         if state["styles"] is not None:
-            # Styles are compared on the CPU.
+            # The router compares styles on the CPU.
             self.calibration = Calibration(state["styles"].cpu(), groups=state["groups"])
             assert isinstance(self.pipeline, ReservoirPipeline)
             self.pipeline.router.calibrate(self.calibration)
@@ -272,7 +272,7 @@ class AdaptiveClassifier(nn.Module):
         self.pipeline.load_state_dict(state["pipeline"])
 
     def _identity(self) -> dict[str, str]:
-        """Return the parts that a loaded state must share. Their numeric options may differ."""
+        """Return names of parts that must equal those of a loaded state; options may differ."""
         router = getattr(self.pipeline, "router", None)
         encoder: Any = getattr(self.pipeline, "encoder", None)
         style = encoder.fingerprint() if hasattr(encoder, "fingerprint") else str(encoder)

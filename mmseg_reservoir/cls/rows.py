@@ -1,7 +1,7 @@
-"""Configs that are tables: one row per method.
+"""Configs that are tables with one row per method.
 
-Beside the keys of a run such a config has ``rows``, options by the name of the row, and
-``with_reservoir``, the options of the reservoir if a row is run with one::
+Such a config also has ``rows``, the options of each row by its name, and ``with_reservoir``, the
+options of the reservoir for rows that run with one::
 
     method = dict(optimizer=dict(type="Adam", lr=1e-3))
     with_reservoir = dict(preset="robust")
@@ -23,20 +23,20 @@ from ..registry import choose, suggest, table
 def choose_row(
     config: Options, name: str | None, with_reservoir: bool | str = False
 ) -> dict[str, Any]:
-    """Return the options of one run.
+    """Return the options of one run of a table.
 
     Args:
         config: A table, or options with a method.
-        name: Name of a row, or of a method without a row, which then has the options of all rows.
-            None if the config has a method.
-        with_reservoir: Whether to run the method with a reservoir: the config's ``reservoir``, or
-            else the ``with_reservoir`` of the table. The name of a preset replaces their preset.
+        name: Name of a row, or of a method without a row, which gets the options of all rows. None
+            if the config has a method.
+        with_reservoir: Whether to run with the config's ``reservoir``, or else with the table's
+            ``with_reservoir``. The name of a preset replaces their preset. Defaults to False.
     """
     options = copy.deepcopy(without_scope(config))
     rows = options.pop("rows", None) or {}
     table_reservoir = options.pop("with_reservoir", None) or {"preset": DEFAULT}
     method = config.get("method")
-    # The method of a table has an optimizer, but no type.
+    # In a table, ``method`` has an optimizer but no type.
     own_method = method.get("type") if isinstance(method, Mapping) else method
     if name is None:
         if rows and own_method is None:
@@ -59,14 +59,14 @@ def choose_row(
         options["reservoir"] = table_reservoir
     if isinstance(with_reservoir, str):
         choose(with_reservoir, PRESETS, "preset")
-        reservoir = options["reservoir"]  # options, or the name of a preset
+        reservoir = options["reservoir"]  # options or the name of a preset
         others = reservoir if isinstance(reservoir, Mapping) else {}
         options["reservoir"] = {**others, "preset": with_reservoir}
     return options
 
 
 def row_label(name: str | None, options: Options) -> str | None:
-    """Return the name of a row in records and metafiles, None without a row.
+    """Return the name of a row in records and metafiles; None without a row.
 
     It is ``"eata"``, ``"eata_robust"`` with the preset robust, else ``"eata_reservoir"``.
     """
@@ -78,14 +78,14 @@ def row_label(name: str | None, options: Options) -> str | None:
 
 
 def _methods() -> dict[str, Any]:
-    # Not at the top: the methods import torch, which takes seconds.
+    # Imported here, because the methods import torch, which takes seconds.
     from .. import methods  # noqa: F401 (registers them)
 
     return table("method")
 
 
 def _merge(base: Options, over: Options) -> dict[str, Any]:
-    """Merge options. A group of another ``type`` replaces the group, as in a preset."""
+    """Return merged options. A group with another ``type`` replaces the group, as in presets."""
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)

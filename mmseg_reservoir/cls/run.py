@@ -1,4 +1,4 @@
-"""Test a classifier on a stream, from options to results."""
+"""Test a classifier on a stream as a config describes it."""
 
 from __future__ import annotations
 
@@ -53,19 +53,20 @@ def run(
     resume: str | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Test a classifier on a stream while it adapts; return the content of ``results.json``.
+    """Test a classifier that adapts to a stream, and return the content of ``results.json``.
 
     Args:
         config: Options ``data``, ``model``, ``method`` and ``stream``, each with a ``type``.
             Optional: ``params``, ``statistics`` and ``reservoir``, see `AdaptiveClassifier`;
-            ``source_images``, the clean images and their number, ``num_images``;
+            ``source_images``, the clean images with their number ``num_images``;
             ``randomness.seed``; ``device``; ``saving``, see `RunSaver`.
         work_dir: Folder of the results.
-        config_file: Path of the config, for the record.
-        quiet: Whether to show no progress.
-        row: Row of a config that is a table (see `row_label`), for the record.
-        resume: ``"auto"`` resumes from the newest state in ``work_dir``; a path from that state.
-        overwrite: Whether to remove existing results from ``work_dir``.
+        config_file: Path of the config, for the record. Defaults to None.
+        quiet: Whether to show no progress. Defaults to False.
+        row: Row of a config that is a table (see `row_label`), for the record. Defaults to None.
+        resume: ``"auto"`` resumes from the newest state in ``work_dir``; a path resumes from that
+            state. Defaults to None, a new run.
+        overwrite: Whether to remove existing results from ``work_dir``. Defaults to False.
     """
     check_keys(config)
     seed = int((config.get("randomness") or {}).get("seed") or 0)
@@ -114,7 +115,7 @@ def run(
 
 
 def find_device(name: str | None) -> torch.device:
-    """Return a device by name. Defaults to a GPU if one is available."""
+    """Return a device by name; for None a GPU if one is available, else the CPU."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -127,7 +128,7 @@ def find_device(name: str | None) -> torch.device:
 
 
 def check_keys(config: Options) -> None:
-    """Refuse a config with missing or unknown keys."""
+    """Raise an error if keys of a config are missing or unknown."""
     valid = REQUIRED + OPTIONAL
     for key in config:
         if key not in valid:
@@ -138,7 +139,7 @@ def check_keys(config: Options) -> None:
 
 
 def check_all(config: Options, seed: int) -> RunBuilder:
-    """Check all options before anything is read or computed; return the builder of the run."""
+    """Check all options without reading or computing anything; return the builder of the run."""
     plan = RunBuilder(CLASSIFICATION, **_adaptation(config), seed=seed)
     pick("data", config["data"], "data")
     pick("stream", config["stream"], "stream", default="csc", injected=("data",))
@@ -155,7 +156,7 @@ def make_model(
     device: torch.device,
     plan: RunBuilder | None = None,
 ) -> AdaptiveClassifier:
-    """Build the model of a config. The ``plan`` is the result of :func:`check_all`, if known."""
+    """Build the model of a config. ``plan`` is the result of :func:`check_all`, if it exists."""
     source = config.get("source_images")
     return AdaptiveClassifier(
         build_backbone(config["model"]).to(device),

@@ -20,10 +20,9 @@ class SourceStream:
     """A user's source images as batches on the network's device.
 
     Args:
-        batches: List or ``DataLoader`` of images; other parts, such as labels, are ignored.
-        batch_size: Images per batch, to which the source is cut. None uses the size of its first
-            batch.
-        image_range: Range of the values, which is checked.
+        batches: List or ``DataLoader`` of images; labels are ignored.
+        batch_size: Images per batch. None uses the size of the first batch.
+        image_range: Range of the values, which the images must have.
         device: Device of the network.
     """
 
@@ -33,7 +32,7 @@ class SourceStream:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Refuse a source that is no iterable of batches, or can be read only once."""
+        """Raise an error if the source is not iterable, or can be read only once."""
         source = self.batches
         if isinstance(source, Calibration):
             raise ReservoirError(
@@ -72,7 +71,7 @@ class SourceStream:
             yield torch.cat(waiting).to(self.device)
 
     def identity(self) -> None:
-        """Return None: the images of a custom loader have no identity to cache by."""
+        """Return None, because a calibration on a custom loader cannot be cached."""
 
 
 def images_of(batch: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""The base of test streams: a plan of batches, each read when it is due."""
+"""The base class of test streams: a plan of batches that are read when needed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ..io.files import digest
 from ..option_types import Count, Natural, Positive
 
 MOST_SLOTS = 100
-"""Most slots of time over which a class is spread, as in RoTTA."""
+"""Largest number of time slots over which a class is spread, as in RoTTA."""
 
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """One batch.
+    """One batch of a stream.
 
     Attributes:
         images: ``(N, 3, H, W)``, floats in [0, 1].
-        labels: ``(N,)``, int64, only for scores.
-        domain: The true domain, only for scores and oracle routers.
+        labels: Classes ``(N,)``, int64, only for scores.
+        domain: True domain, only for scores and oracle routers.
         round: Number of the pass over the domains, from 1.
         index: Number of the batch in the stream, from 0.
-        severity: Severity, if the stream sets it.
+        severity: Severity of the corruption, if the stream sets it.
     """
 
     images: Tensor
@@ -46,7 +46,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A batch to be read: indices of images of a domain."""
+    """A batch that is not read yet: indices of images of a domain."""
 
     domain: str
     round: int
@@ -56,19 +56,19 @@ class PlannedBatch:
 
 @dataclass(eq=False)
 class Stream(ABC):
-    """Rounds over the domains of a data set.
+    """Rounds over the domains of a data set, in batches.
 
-    A stream depends on its seed alone, and can be read several times.
+    A stream depends only on its seed and can be read several times.
 
     Args:
-        data: Domains.
+        data: Data set with the domains.
         batch_size: Images per batch. The last batch of a visit may be smaller.
         rounds: Number of passes over all images.
-        seed: Seed of all orders.
+        seed: Seed of all random orders.
         shuffle: When to draw the order of a domain's images: ``"once"`` for all rounds, at each
             ``"visit"``, or ``"never"``.
         correlation: Concentration of a Dirichlet distribution that clusters the images of a class,
-            0.1 in the paper. None for a random order of classes.
+            0.1 in the paper. None does not cluster.
         workers: Number of threads that read ahead.
     """
 
@@ -91,13 +91,13 @@ class Stream(ABC):
 
     @abstractmethod
     def plan(self) -> Iterator[PlannedBatch]:
-        """Return all batches in order, the same ones at each call."""
+        """Yield all batches in order, the same ones at each call."""
 
     def __iter__(self) -> Iterator[StreamBatch]:
         return self.from_batch(0)
 
     def from_batch(self, start: int) -> Iterator[StreamBatch]:
-        """Yield the batches from this one on. Earlier ones are not read."""
+        """Yield the batches from index ``start``. Earlier ones are not read."""
         steps = islice(enumerate(self.plan()), start, None)
         if self.workers == 0:
             for index, step in steps:
@@ -121,9 +121,9 @@ class Stream(ABC):
         return sum(1 for _ in self.plan())
 
     def record(self) -> dict[str, Any]:
-        """Return a description for the record of a run.
+        """Return a description of the stream for the record of a run.
 
-        ``order`` is a hash of every batch, ``manifests`` holds a hash of the images of each domain.
+        ``order`` is a hash of all batches; ``manifests`` has a hash of the images of each domain.
         """
         order: list[bytes] = []
         images = batches = 0
@@ -153,7 +153,7 @@ class Stream(ABC):
         }
 
     def _options(self) -> dict[str, Any]:
-        """Return options of the subclass for the record."""
+        """Return the options of a subclass for the record."""
         return {}
 
     def _rng(self, *key: int) -> np.random.Generator:
@@ -183,7 +183,7 @@ class Stream(ABC):
 def split_by_dirichlet(
     count: int, parts: int, concentration: float, rng: np.random.Generator
 ) -> list[int]:
-    """Split ``count`` items into ``parts`` sizes by a draw from a symmetric Dirichlet."""
+    """Return sizes of ``parts`` that sum to ``count``, drawn from a symmetric Dirichlet."""
     shares = rng.dirichlet([concentration] * parts)
     cuts = np.floor(np.cumsum(shares)[:-1] * count).astype(int)
     return np.diff([0, *cuts, count]).tolist()
@@ -192,10 +192,10 @@ def split_by_dirichlet(
 def correlated(
     labels: np.ndarray, concentration: float, rng: np.random.Generator, slots: int | None = None
 ) -> np.ndarray:
-    """Return an order in which classes are clustered (NOTE; RoTTA, Yuan et al., CVPR 2023).
+    """Return an order with clustered classes, as in NOTE and RoTTA (Yuan et al., CVPR 2023).
 
-    Each class spreads its images over slots of time by a draw from a Dirichlet distribution. With
-    a smaller concentration, fewer slots get most of them.
+    The images of each class are spread over time slots by a draw from a Dirichlet distribution.
+    With a smaller concentration, fewer slots get most of them.
 
     Args:
         labels: Class of every image.

@@ -21,19 +21,19 @@ from .stream import Stream, StreamBatch
 from .streams import CCCStream
 
 WRITE_INTERVAL = 30.0
-"""Seconds between two writes of the record within a round."""
+"""Minimum time between two writes of the record within a round, in seconds."""
 
 
 @dataclass(eq=False)
 class StreamTest:
-    """A pass of a model through a stream.
+    """A test of a model on a stream.
 
     A visit is one domain in one round, in whatever order its batches arrive.
 
     Args:
-        model: The adapting model.
-        stream: The stream of batches.
-        record: Record of the run, which receives routes and scores.
+        model: Model that adapts.
+        stream: Stream of batches.
+        record: Record that receives routes and scores.
         device: Device of the model.
     """
 
@@ -50,7 +50,7 @@ class StreamTest:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time, without steps that were lost in a kill."""
+        """Processor time in seconds, without steps that were lost when a run was killed."""
         return self._earlier + time.process_time() - self._start
 
     @property

@@ -1,6 +1,6 @@
 """The streams of the paper (Sec. 3.1 and the appendix on further evaluations).
 
-The tables of classification have one column per round: the error over all batches of the round.
+Tables of classification have one column per round: the error over all its batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RAMP = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 @register("stream", "csc")
 @dataclass(eq=False)
 class RecurringStream(Stream):
-    """Recurring Continual Structured Change (CSC): all domains in the same order in each round."""
+    """Recurring Continual Structured Change (CSC): the same order of domains in each round."""
 
     kind: ClassVar[str] = "csc"
 
@@ -44,10 +44,10 @@ class DynamicStream(Stream):
     Every round contains each image once.
 
     Args:
-        turns: ``"dirichlet"`` for visits of random length, as in DPCore, which named the protocol;
-            ``"uniform"`` for a new draw at every batch. The paper does not state which.
+        turns: ``"dirichlet"`` for visits of random length, as in DPCore, the origin of CDC;
+            ``"uniform"`` for a new draw at every batch. The paper does not specify this.
         concentration: Concentration of the Dirichlet distribution.
-        slots: Number of parts over which it spreads the batches of a domain.
+        slots: Number of time slots over which the batches of a domain are spread.
     """
 
     kind: ClassVar[str] = "cdc"
@@ -81,7 +81,7 @@ class GradualStream(Stream):
     """CSC with severities that rise and fall: 1, 2, 3, 4, 5, 4, 3, 2, 1.
 
     Args:
-        severities: Severities of a visit. Each has all images of the domain.
+        severities: Severities of a visit in order. Each one has all images of the domain.
     """
 
     kind: ClassVar[str] = "gradual"
@@ -111,12 +111,12 @@ class GradualStream(Stream):
 @register("stream", "ccc")
 @dataclass(eq=False)
 class CCCStream:
-    """Continuously Changing Corruptions: one pass in the order of the generator.
+    """Continuously Changing Corruptions (CCC): one pass in the order of the generator.
 
     Args:
-        data: A run of CCC.
+        data: Run of CCC.
         batch_size: Images per batch.
-        interval: Batches per round, which is a column of the paper's tables.
+        interval: Batches per round. A round is a column of the paper's tables.
         limit: Number of batches. Defaults to all; the paper's tables have 80,400.
     """
 
@@ -130,7 +130,7 @@ class CCCStream:
 
     @property
     def scored_as(self) -> str:
-        """Name under which all batches of a round are scored: domains change in each batch."""
+        """Name under which all batches of a round are scored, as domains change inside batches."""
         return self.data.title
 
     @property
@@ -142,7 +142,7 @@ class CCCStream:
         return self.from_batch(0)
 
     def from_batch(self, start: int) -> Iterator[StreamBatch]:
-        """Yield the batches from this one on. Earlier images are not decoded."""
+        """Yield the batches from index ``start``. Earlier images are not decoded."""
         samples = self.data.from_image(start * self.batch_size)
         for index in islice(count(), start, self.limit):
             batch: list[Sample] = list(islice(samples, self.batch_size))
@@ -157,7 +157,7 @@ class CCCStream:
             )
 
     def record(self) -> dict[str, Any]:
-        """Return a description for the record of a run. The order is that of the shards."""
+        """Return a description of the stream for the record; the shards determine the order."""
         return {
             "kind": self.kind,
             "seed": None,
@@ -183,18 +183,18 @@ def build_stream(options: Options, data: DomainSet | CCC, seed: int = 0) -> Stre
 
 
 def uniform_turns(batches: list[int], rng: np.random.Generator) -> list[int]:
-    """Return the domain of every batch, with all orders of the batches equally likely."""
+    """Return the domain of every batch in a random order; all orders are equally likely."""
     return rng.permutation(np.repeat(np.arange(len(batches)), batches)).tolist()
 
 
 def dirichlet_turns(
     batches: list[int], rng: np.random.Generator, concentration: float = 1.0, slots: int = 3
 ) -> list[int]:
-    """Return the domain of every batch, with domains that recur irregularly.
+    """Return the domain of every batch, with domains that recur at irregular times.
 
-    This is Continual Dynamic Change as in DPCore (Zhang et al., ICML 2025). Each domain spreads its
-    batches over the slots by a draw from a Dirichlet distribution. Within a slot the domains follow
-    one another in random order.
+    This is Continual Dynamic Change as in DPCore (Zhang et al., ICML 2025). The batches of each
+    domain are spread over the slots by a draw from a Dirichlet distribution. Within a slot, the
+    domains are in random order.
     """
     sizes = [split_by_dirichlet(count, slots, concentration, rng) for count in batches]
     turns = []

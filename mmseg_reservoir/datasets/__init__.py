@@ -1,7 +1,7 @@
-"""The published data sets, one file each: constants, layout on disk, and reader.
+"""The published data sets, one file each, with constants, layout on disk, and reader.
 
-Configs name the reader, ``reservoir check`` the layout. mmseg reads the data sets of
-segmentation (`seg.datasets`), so `street_scenes` only has layouts.
+Configs use the reader, ``reservoir check`` uses the layout. `street_scenes` only has layouts,
+because mmseg reads the data sets of segmentation (see `seg.datasets`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ SEVERITIES = (1, 2, 3, 4, 5)
 
 
 class LabeledImages(ABC):
-    """The images of one domain. None is decoded before :meth:`read`."""
+    """The images of one domain, which :meth:`read` decodes."""
 
     labels: np.ndarray
     """Class of every image, int64."""
@@ -32,19 +32,19 @@ class LabeledImages(ABC):
         """Return images ``(N, 3, H, W)``, floats in [0, 1]."""
 
     def manifest(self) -> str:
-        """Return a hash that identifies the images: here of their labels in order."""
+        """Return a hash that identifies the images, here a hash of their labels in order."""
         return digest([np.asarray(self.labels, "<i8").tobytes()])
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return images, and labels as int64."""
+        """Return images ``(N, 3, H, W)`` and labels ``(N,)``, int64."""
         import torch
 
-        # A copy: labels of a file that is mapped into memory must not be written to.
+        # A copy, because labels may be mapped from a read-only file.
         return self.read(indices), torch.from_numpy(np.array(self.labels[indices], np.int64))
 
 
 class ArrayImages(LabeledImages):
-    """Bytes ``(n, H, W, 3)``, such as a mapped ``.npy`` file, of which batches are read."""
+    """Images from an array ``(n, H, W, 3)`` of bytes, such as a mapped ``.npy`` file."""
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
         if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
@@ -67,9 +67,9 @@ class DomainSet(ABC):
     """A data set of several domains.
 
     Args:
-        names: Domains to use, in the order of the stream. None uses all published ones.
-        published: Valid names.
-        severity: Default severity of :meth:`domain`. None if there are no severities.
+        names: Domains in the order of the stream. None uses all published domains.
+        published: Valid names of domains.
+        severity: Default severity of :meth:`domain`. None for a set without severities.
     """
 
     title: str
@@ -93,7 +93,7 @@ class DomainSet(ABC):
             check_severity(severity)
 
     def domain(self, name: str, severity: int | None = None) -> LabeledImages:
-        """Return the images of one of ``names``, by default of the data set's severity."""
+        """Return the images of a domain. The severity defaults to that of the data set."""
         if name not in self.names:
             raise ReservoirError(f"no domain {name!r} was asked for{suggest(name, self.names)}")
         if severity is not None:
@@ -108,10 +108,10 @@ class DomainSet(ABC):
 
     @abstractmethod
     def _open(self, name: str, severity: int | None) -> LabeledImages:
-        """Return the images of a domain; both arguments are checked."""
+        """Return the images of a domain. The arguments are checked already."""
 
 
 def check_severity(severity: int) -> None:
-    """Refuse any value but 1 to 5."""
+    """Raise an error if a severity is not 1 to 5."""
     if severity not in SEVERITIES:
         raise ReservoirError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")

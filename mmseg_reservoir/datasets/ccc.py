@@ -1,7 +1,7 @@
-"""CCC, Continuously Changing Corruptions (Press et al., NeurIPS 2023), as its generator writes it.
+"""CCC, Continuously Changing Corruptions (Press et al., NeurIPS 2023), as its generator stores it.
 
 A run is a folder ``baseline_B_transition+speed_S_seed_N`` of shards ``serial_00000.tar``, ..., in
-the order of the stream. A shard may also be an unpacked folder. It holds for each image
+the order of the stream. A shard may also be an unpacked folder. For each image it contains
 ``sample_I.input.jpg``, ``sample_I.output.cls`` (the class) and ``sample_I.info`` (both corruptions
 and their severities).
 """
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RUN = re.compile(r"baseline_(\d+)(?:\.0)?_transition.speed_(\d+)_seed_(\d+)")
-"""Folder of a run: baseline, speed, seed."""
+"""Pattern of a run's folder, with baseline, speed and seed."""
 RUN_IMAGES = 7_500_000
-"""Minimum of a run: the generator fills its last shard."""
+"""Smallest number of images of a run; the generator fills the last shard."""
 SHARD_IMAGES = 25_000
-"""Minimum of a shard: the generator ends it with a step of the transition."""
+"""Smallest number of images of a shard; the generator completes a step of the transition."""
 _SHARD = re.compile(r"serial_(\d+)(\.tar)?")
 _IMAGE, _LABEL, _INFO = "input.jpg", "output.cls", "info"
 _REQUIRED = (_IMAGE, _LABEL)
 _TAR_END = 1024
-"""Bytes of zeros that close an archive."""
+"""Number of zero bytes at the end of an archive."""
 _REMEDY = "generate or download the shard again"
 
 
 def shards_of(speed: int) -> tuple[int, int]:
-    """Return the number of shards of a run, and of images in a shard."""
+    """Return the number of shards of a run, and the number of images of a shard."""
     images = -(-SHARD_IMAGES // speed) * speed
     return -(-RUN_IMAGES // images), images
 
@@ -63,7 +63,7 @@ def _cell(folder: Path, baseline: int, speed: int, seed: int) -> Cell:
 
 LAYOUT = Layout(
     title="CCC",
-    # One cell for each run on disk: nobody needs all 27.
+    # Only the runs on disk have a cell, because no study needs all 27.
     cells=lambda root: [_cell(folder, *numbers) for folder, numbers in list_runs(root).items()],
     markers=("baseline_*_seed_*",),
     image_suffix=(".tar", ".input.jpg"),
@@ -80,7 +80,7 @@ class Sample:
 
     Attributes:
         image: ``(3, H, W)``, floats in [0, 1].
-        domain: The pair of corruptions, ``"fog+contrast"``, or ``"unknown"`` without an info.
+        domain: Both corruptions, such as ``"fog+contrast"``; ``"unknown"`` without an info file.
     """
 
     image: Tensor
@@ -95,7 +95,7 @@ class CCC:
         root: Folder of the runs, or of one run.
         baseline: Accuracy in percent that a ResNet-50 keeps: 40 (easy), 20 (medium) or 0 (hard).
         speed: Images between two steps of the transition: 1000, 2000 or 5000.
-        run_seed: 43, 44 or 45.
+        run_seed: Seed of the generator: 43, 44 or 45.
         crop, resize: See `Preprocess`. The images are 224 x 224.
     """
 
@@ -124,17 +124,17 @@ class CCC:
         return self.from_image(0)
 
     def from_image(self, start: int) -> Iterator[Sample]:
-        """Yield the samples from this one on. Earlier ones are not decoded."""
+        """Yield the samples from index ``start``. Earlier ones are not decoded."""
         encoded = ((shard, *sample) for shard in self.shards for sample in _read_samples(shard))
         for shard, name, parts in islice(encoded, start, None):
             yield self._decode(f"{shard}: {name}", parts)
 
     def describe(self) -> dict[str, str]:
-        """Return title and run for the record of a run."""
+        """Return the title and the run of CCC for a record."""
         return {"title": self.title, "run": self.folder.name}
 
     def manifest(self) -> str:
-        """Return a hash of the names and sizes of the shards, which hold the stream's order."""
+        """Return a hash of the shards' names and sizes, which identifies the stream."""
         paths = [p for s in self.shards for p in ([s] if s.is_file() else sorted(s.iterdir()))]
         return manifest_hash(paths, self.folder)
 
@@ -163,14 +163,14 @@ def _find_run(root: Path, numbers: tuple[int, int, int]) -> Path:
 
 
 def _domain(info: str) -> str:
-    """Convert ``++n1++fog++s1++1.5++n2++snow++s2++0.25`` to ``fog+snow``."""
+    """Return ``fog+snow`` for the info ``++n1++fog++s1++1.5++n2++snow++s2++0.25``."""
     words = info.split("++")[1:]
     fields = dict(zip(words[::2], words[1::2], strict=False))
     return f"{fields['n1']}+{fields['n2']}" if {"n1", "n2"} <= fields.keys() else "unknown"
 
 
 def _list_shards(folder: Path) -> list[Path]:
-    """Return the shards in the order of their numbers; an archive replaces its unpacked copy."""
+    """Return the shards by number; an archive has priority over its unpacked copy."""
     shards: dict[int, Path] = {}
     for path in sorted(folder.iterdir(), key=lambda path: path.suffix != ".tar"):
         match = _SHARD.fullmatch(path.name)
@@ -187,7 +187,7 @@ def _list_shards(folder: Path) -> list[Path]:
 
 
 def _read_samples(shard: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Yield name and parts of each sample: neighboring files with the same name up to a dot."""
+    """Yield name and files of each sample: adjacent files with the same name before the dot."""
     files = _tar_files(shard) if shard.suffix == ".tar" else _folder_files(shard)
     for name, group in groupby(files, key=lambda file: file[0].partition(".")[0]):
         parts = {file.partition(".")[2]: data for file, data in group}
@@ -198,7 +198,7 @@ def _read_samples(shard: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
 
 
 def tar_fault(path: Path) -> str | None:
-    """Return the problem of a shard, or None. Only names are read, not pictures."""
+    """Return the problem of a shard, or None. Names are read, but not images."""
     samples: dict[str, set[str]] = {}
     try:
         with tarfile.open(path, "r:") as archive:
@@ -217,7 +217,7 @@ def tar_fault(path: Path) -> str | None:
 
 
 def _is_closed(path: Path) -> bool:
-    # tarfile raises nothing where an archive is cut off between two members.
+    # tarfile does not notice an archive that is cut off between two members.
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAR_END))
         return file.read() == bytes(_TAR_END)

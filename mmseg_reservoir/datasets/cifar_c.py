@@ -1,7 +1,7 @@
 """CIFAR-10-C and CIFAR-100-C (Hendrycks and Dietterich, ICLR 2019), and CIFAR itself.
 
-CIFAR-C is a folder of ``labels.npy`` and one ``CORRUPTION.npy`` per corruption. Each holds 10,000
-images for every severity from 1 to 5 in turn.
+CIFAR-C is a folder of ``labels.npy`` and one ``CORRUPTION.npy`` per corruption. Each has 10,000
+images of severity 1, then as many of severity 2, up to severity 5.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .disk_layout import Array, Cell, Layout
 from .imagenet_c import CORRUPTIONS, EXTRA_CORRUPTIONS
 
 IMAGES = 10_000
-"""Images of one severity."""
+"""Number of images of one severity."""
 PIXELS = 3 * 32 * 32
-"""Bytes of an image."""
+"""Number of bytes of an image."""
 
 
 def _layout(classes: int, record: str) -> Layout:
@@ -65,9 +65,9 @@ class CifarC(DomainSet):
 
     Args:
         root: Folder with the ``.npy`` files.
-        classes: 10 or 100.
+        classes: Number of classes: 10 or 100.
         corruptions: Domains in the order of the stream. Defaults to the fifteen of the benchmark.
-        severity: 1 to 5.
+        severity: Severity from 1 to 5.
         limit: Number of images to use of each severity. Defaults to all.
     """
 
@@ -88,7 +88,7 @@ class CifarC(DomainSet):
         self._remedy = f"see reservoir check cifar{classes}c {self.root}"
         self.labels = self._load("labels")
         self._check_labels()
-        for name in self.names:  # fail now, not at the tenth domain of a long run
+        for name in self.names:  # report a missing file before the run starts
             self._array(name)
 
     def _open(self, name: str, severity: int | None) -> ArrayImages:
@@ -129,7 +129,7 @@ class CifarC(DomainSet):
                 f"{', '.join(names) or 'no .npy files'}: {self._remedy}"
             )
         try:
-            # np.load maps files with this function. For any other file it would try a pickle.
+            # np.load also uses this function, but would try a pickle for other files.
             return open_memmap(path, mode="r")
         except (ValueError, OSError) as error:
             raise ReservoirError(f"{path} is damaged ({error}): {self._remedy}") from error
@@ -137,19 +137,19 @@ class CifarC(DomainSet):
 
 @checked
 def cifar(root: str | Path, classes: Literal[10, 100] = 10, train: bool = True) -> ArrayImages:
-    """Return CIFAR-10 or CIFAR-100 from the "binary version", which needs no pickle.
+    """Return CIFAR-10 or CIFAR-100 from the published "binary version", which has no pickle.
 
     Args:
         root: Folder with ``data_batch_1.bin``, ... (or ``train.bin``), as unpacked from
             ``cifar-10-binary.tar.gz`` (``cifar-100-binary.tar.gz``).
-        classes: 10 or 100.
-        train: Whether to return the training images, or else those of the test.
+        classes: Number of classes: 10 or 100.
+        train: Whether to return the training images instead of the test images.
     """
     if classes == 100:
         names = ["train.bin" if train else "test.bin"]
     else:
         names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
-    # A record is the label (in CIFAR-100 the coarse, then the fine one) and the pixels by channel.
+    # A record has the label (in CIFAR-100 coarse and fine label), then the pixels by channel.
     head = 1 if classes == 10 else 2
     parts = [_records(Path(root) / name, head + PIXELS, classes) for name in names]
     records = np.concatenate(parts)

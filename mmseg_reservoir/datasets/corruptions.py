@@ -1,8 +1,8 @@
 """Corruptions in the manner of ImageNet-C and CIFAR-10-C (Hendrycks and Dietterich, ICLR 2019).
 
-Twelve corruptions at five severities for batches of small images, without a download. Names, ideas
-and the levels of the three noises are those of the paper. The code and the other levels are this
-project's, for images of 32 pixels.
+There are twelve corruptions at five severities for batches of small images. Names, ideas and the
+levels of the three noises are from the paper. The code and the other levels are this project's,
+for images of 32 pixels.
 
 Note: Error rates are not comparable with those on the published files.
 """
@@ -28,15 +28,15 @@ Corruption = Callable[[Tensor, Any, Generator], Tensor]
 
 
 def corrupt(images: Tensor, name: str, severity: int = 5, seed: int = 0) -> Tensor:
-    """Return a corrupted copy of a batch, which depends on the seed alone.
+    """Return a corrupted copy of a batch. The random numbers depend only on the seed.
 
-    All severities share their random numbers.
+    They are the same for all severities.
 
     Args:
         images: ``(N, 3, H, W)``, values in [0, 1].
-        name: One of `CORRUPTIONS`.
-        severity: 1 to 5.
-        seed: Seed of the noise.
+        name: Name of the corruption, one of `CORRUPTIONS`.
+        severity: Severity from 1 to 5. Defaults to 5.
+        seed: Seed of the noise. Defaults to 0.
 
     Example:
         >>> corrupt(torch.full((1, 3, 32, 32), 0.5), "brightness", severity=1).mean()
@@ -55,24 +55,24 @@ def corrupt(images: Tensor, name: str, severity: int = 5, seed: int = 0) -> Tens
 
 
 def gaussian_noise(images: Tensor, scale: float, generator: Generator) -> Tensor:
-    """Add sensor noise, as in low light."""
+    """Add normal noise with standard deviation ``scale``, as of a sensor in low light."""
     return images + scale * torch.randn(images.shape, generator=generator)
 
 
 def shot_noise(images: Tensor, photons: int, generator: Generator) -> Tensor:
-    """Draw every value from a Poisson distribution of so many photons."""
+    """Draw every value from a Poisson distribution; white is a mean of ``photons``."""
     return torch.poisson(images * photons, generator=generator) / photons
 
 
 def impulse_noise(images: Tensor, share: float, generator: Generator) -> Tensor:
-    """Set a share of the values to black or white."""
+    """Set a ``share`` of the values to black or white."""
     draw = torch.rand(images.shape, generator=generator)
     images = images.masked_fill(draw < share / 2, 0.0)
     return images.masked_fill(draw > 1 - share / 2, 1.0)
 
 
 def defocus_blur(images: Tensor, radius: float, generator: Generator) -> Tensor:
-    """Average over a disk, as a lens out of focus."""
+    """Average over a disk, as if the lens were out of focus."""
     radius = radius * _scale(images)
     # Pixels at the rim have fractional weights, so that fractional radii differ.
     disk = (radius + 0.5 - torch.hypot(*_grid(math.ceil(radius)))).clamp(0, 1)
@@ -80,7 +80,7 @@ def defocus_blur(images: Tensor, radius: float, generator: Generator) -> Tensor:
 
 
 def motion_blur(images: Tensor, length: float, generator: Generator) -> Tensor:
-    """Average along a line, as a moving camera, in a random direction for each image."""
+    """Average along a line in a random direction per image, as if the camera moved."""
     length = length * _scale(images)
     angle = math.pi * torch.rand(len(images), 1, 1, generator=generator)
     rows, columns = _grid(math.ceil(length / 2))
@@ -91,7 +91,7 @@ def motion_blur(images: Tensor, length: float, generator: Generator) -> Tensor:
 
 
 def snow(images: Tensor, shares: tuple[float, float], generator: Generator) -> Tensor:
-    """Add streaks of flakes to a paler scene."""
+    """Make the images paler, and add streaks of snowflakes."""
     share, pale = shares
     draw = torch.rand(len(images), 1, *images.shape[2:], generator=generator)
     reach = max(1, round(2 * _scale(images)))
@@ -103,7 +103,7 @@ def snow(images: Tensor, shares: tuple[float, float], generator: Generator) -> T
 
 
 def fog(images: Tensor, strength: float, generator: Generator) -> Tensor:
-    """Blend with haze, which brightens black and lowers the contrast."""
+    """Blend with haze, which brightens dark pixels and lowers the contrast."""
     haze = _smooth_noise(len(images), 1, images.shape[2:], generator)
     return (1 - strength) * images + strength * (0.6 + 0.4 * haze)
 
@@ -114,7 +114,7 @@ def brightness(images: Tensor, light: float, generator: Generator) -> Tensor:
 
 
 def contrast(images: Tensor, share: float, generator: Generator) -> Tensor:
-    """Scale the difference from the mean of the image."""
+    """Scale the differences from the mean of the image by ``share``."""
     mean = images.mean((2, 3), keepdim=True)
     return mean + share * (images - mean)
 
@@ -131,7 +131,7 @@ def elastic_transform(images: Tensor, pull: float, generator: Generator) -> Tens
 
 
 def pixelate(images: Tensor, share: float, generator: Generator) -> Tensor:
-    """Shrink and enlarge: blocks of two, then of four pixels, and mixtures of these."""
+    """Shrink and enlarge by factors of two and four, and blend the results."""
     twos = _blocks(images, 2)
     if share <= 1:
         return images.lerp(twos, share)
@@ -139,7 +139,7 @@ def pixelate(images: Tensor, share: float, generator: Generator) -> Tensor:
 
 
 def jpeg_compression(images: Tensor, quality: int, generator: Generator) -> Tensor:
-    """Encode as a JPEG file of low quality, and decode it."""
+    """Encode as a JPEG of low quality, and decode it."""
     pixels = (images * 255).round().byte().permute(0, 2, 3, 1).numpy()
     decoded = []
     for image in pixels:
@@ -150,7 +150,7 @@ def jpeg_compression(images: Tensor, quality: int, generator: Generator) -> Tens
 
 
 def _scale(images: Tensor) -> float:
-    """Return the factor for lengths: the levels are for images of 32 pixels."""
+    """Return the factor for lengths, because the levels are for images of 32 pixels."""
     return min(images.shape[2:]) / 32
 
 
@@ -166,7 +166,7 @@ def _grid(reach: int) -> tuple[Tensor, Tensor]:
 
 
 def _filter(images: Tensor, kernels: Tensor) -> Tensor:
-    """Filter each image with its kernel of ``(N, k, k)``, normalized to a mean."""
+    """Return each image filtered by its kernel of ``(N, k, k)``, which is scaled to sum 1."""
     count, channels, height, width = images.shape
     kernels = kernels / kernels.sum((1, 2), keepdim=True)
     reach = kernels.shape[-1] // 2
@@ -205,4 +205,4 @@ CORRUPTIONS: dict[str, tuple[Corruption, Sequence[Any]]] = {
     "pixelate": (pixelate, (0.5, 0.8, 1.0, 1.5, 2.0)),
     "jpeg_compression": (jpeg_compression, (60, 40, 25, 15, 8)),
 }
-"""Function and levels of severity 1 to 5 by name, in the order of ImageNet-C."""
+"""Function and levels for severity 1 to 5 by name, in the order of ImageNet-C."""

@@ -1,7 +1,7 @@
-"""Data that need no download: scikit-learn's handwritten digits, corrupted when they are read.
+"""scikit-learn's handwritten digits under corruptions, without a download.
 
-The package scikit-learn contains 1797 scans of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998).
-Enlarged to 32 x 32 they have the format of CIFAR and take the corruptions of `corruptions`.
+The package scikit-learn has 1797 scans of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998). They are
+enlarged to 32 x 32, as CIFAR, and corrupted by `corruptions`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .base import ArrayImages, DomainSet, LabeledImages
 
 SIDE = 32
 STREAM_IMAGES = 200
-"""Images of the stream. No network is trained on them."""
+"""Number of images in the stream. No network is trained on them."""
 _SPLIT_SEED = 0
 
 
@@ -37,14 +37,14 @@ class Corrupted(DomainSet):
     """Clean images under the corruptions of `datasets.corruptions`.
 
     A whole domain is corrupted at its first use and kept as bytes, 3 kB per image of 32 x 32. So
-    an image is the same in every batch, as in published files.
+    an image does not change between batches, as in published files.
 
     Args:
         clean: Clean images.
         corruptions: Domains in the order of the stream. Defaults to all twelve.
-        severity: 1 to 5.
+        severity: Severity from 1 to 5.
         seed: Seed of the noise.
-        title: Name in messages.
+        title: Name of the data set in messages.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The layout of a data set on disk, as plain data."""
+"""Describe the layout of a data set on disk as plain data."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Array:
-    """The content of a ``.npy`` file.
+    """The expected content of a ``.npy`` file.
 
     Attributes:
-        dtype: Name of numpy's type. None accepts any integers.
+        dtype: Name of the numpy type. None accepts any integers.
         classes: Number of classes in an array of labels, each of which must occur.
     """
 
@@ -23,7 +23,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Cell:
-    """One split of one condition: one row of the report.
+    """One split of one condition, which is one row of the report.
 
     Attributes:
         images: Folder of the images below the root, searched recursively.
@@ -46,27 +46,27 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name in reports."""
+        """Name in reports."""
         return f"{self.split}/{self.condition}"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A data set. An image and its label have the same path, except for folder and suffix.
+    """A data set. The paths of an image and its label differ only in folder and suffix.
 
     Attributes:
         cells: Function from the root to all splits and conditions.
         markers: Paths that identify the root; may contain ``*``.
-        download: Source and destination of the files: the end of many messages.
+        download: Source and destination of the files, the end of many messages.
         foreign_markers: Markers of other data sets that use the same folders.
-        image_suffix: Suffix of the images. May be several if there are no labels.
+        image_suffix: Suffix of the images, or several suffixes if there are no labels.
         raw_label_suffix: Suffix of labels that do not hold train ids.
         size: Rows and columns of every image. None if they vary.
-        classes: Number of classes; labels are 0 to classes - 1, or ``ignore``.
+        classes: Number of classes. Labels are 0 to ``classes - 1``, or ``ignore``.
         raw_ids: Largest id in labels that do not hold train ids.
         labels_needed: Whether images without any label are a problem.
         unique: Whether one image in two cells is a problem.
-        make_labels: How to make labels with train ids from raw ones.
+        make_labels: Instruction to make labels with train ids from raw labels.
     """
 
     title: str

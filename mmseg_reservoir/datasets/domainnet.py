@@ -21,7 +21,7 @@ _LISTS = "*_list.txt as published with AdaContrast (github.com/DianCh/AdaContras
 
 
 def _cells(root: Path) -> list[Cell]:
-    # The folders may hold all 345 classes of DomainNet, so the lists name the images.
+    # Images are taken from lists, because folders may have all 345 classes of DomainNet.
     cells = []
     for domain in DOMAINS:
         path = root / f"{domain}_list.txt"
@@ -48,7 +48,7 @@ LAYOUT = Layout(
 
 
 class DomainNet126(DomainSet):
-    """DomainNet-126. Leave the source domain out of ``domains``.
+    """DomainNet-126. ``domains`` should not include the source domain.
 
     Args:
         root: Folder with one folder per domain.
@@ -80,7 +80,7 @@ class DomainNet126(DomainSet):
 
 
 def domainnet_source(root: str | Path, domain: str = "real", **options: Any) -> LabeledImages:
-    """Return the images of one domain of `DomainNet126`, as its list names them."""
+    """Return the images of one domain of `DomainNet126`, from its list."""
     return DomainNet126(root, [domain], **options).domain(domain)
 
 

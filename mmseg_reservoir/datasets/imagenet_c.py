@@ -1,7 +1,7 @@
 """ImageNet-C (Hendrycks and Dietterich, ICLR 2019), as published.
 
-The files are ``CORRUPTION/SEVERITY/CLASS/*.JPEG``, 50,000 images of 224 x 224 each. RobustBench
-and most papers use 5,000 of them, which a text file names, one ``CLASS/NAME.JPEG`` per line.
+The files are ``CORRUPTION/SEVERITY/CLASS/*.JPEG``, with 50,000 images of 224 x 224 per severity.
+RobustBench and most papers use 5,000 of them, from a text file with ``CLASS/NAME.JPEG`` per line.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CORRUPTIONS = (
     "pixelate",
     "jpeg_compression",
 )
-"""The fifteen of ImageNet-C and CIFAR-C, in the order of the published streams."""
+"""The fifteen corruptions of ImageNet-C and CIFAR-C, in the order of the published streams."""
 EXTRA_CORRUPTIONS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""Four more, published for validation."""
+"""Four more corruptions, published for validation."""
 IMAGES = 50_000
-"""Images of one corruption and severity."""
+"""Number of images of one corruption and severity."""
 IMAGENET_CLASSES = 1000
 
 LAYOUT = Layout(
@@ -62,10 +62,10 @@ class ImageNetC(DomainSet):
     Args:
         root: Folder with one folder per corruption.
         corruptions: Domains in the order of the stream. Defaults to the fifteen of the benchmark.
-        severity: 1 to 5.
-        image_list: Text file that names the images to use. Defaults to all images.
+        severity: Severity from 1 to 5.
+        image_list: Text file with the images to use. Defaults to all images.
         resize, crop, filter: See `Preprocess`. The published files have the right size.
-        classes: Number of class folders. Labels follow the order of their names.
+        classes: Number of class folders. Labels are in the order of the folders' names.
     """
 
     title = "ImageNet-C"
@@ -118,7 +118,7 @@ class ImageNetC(DomainSet):
 
 
 def _read_names(path: Path) -> list[str]:
-    """Return the first word of each line, so that lists with labels work too."""
+    """Return the first word of each line; a second word, such as a label, is ignored."""
     remedy = (
         "get imagenet_test_image_ids.txt, which is in RobustBench's repository, or set "
         "data.image_list=None for all images"

@@ -1,4 +1,4 @@
-"""Hashes that show whether two people have the same files."""
+"""Hashes that show whether two copies of a data set have the same files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def manifest_hash(
     """Return the sha256 of the sorted names and sizes of files, equal on every machine.
 
     Args:
-        paths: Files in any order.
+        paths: Files, in any order.
         root: Folder to which the names are relative.
         contents: The sha256 of each file, to include the content in the hash.
 
@@ -35,12 +35,12 @@ def manifest_hash(
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
-    """Describe the data of a dataloader of mmengine for the record of a run.
+    """Return a description of a dataloader's data for the record of a run.
 
     Returns:
-        ``images``: the number of images. ``manifest``: the hash of images and labels that
-        ``reservoir check`` prints too; None if the files are not on this disk. ``sorted``:
-        whether the stream is known to have the order of the names.
+        ``images``: the number of images. ``manifest``: the hash of images and labels, as in
+        ``reservoir check``; None if the files are not on this disk. ``sorted``: whether the
+        images are certainly in the order of their names.
     """
     dataset = loader.dataset
     samples = [dataset.get_data_info(index) for index in range(len(dataset))]

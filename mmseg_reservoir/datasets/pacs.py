@@ -29,7 +29,7 @@ LAYOUT = Layout(
 
 
 class PACS(DomainSet):
-    """PACS. Leave the source domain out of ``domains``.
+    """PACS. ``domains`` should not include the source domain.
 
     Args:
         root: Folder with one folder per domain.

@@ -1,4 +1,4 @@
-"""Images with one file each: listed by folders or text files, decoded, resized, cropped."""
+"""Read image files from folders or lists: decode, resize and crop them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Filter = Literal["bilinear", "bicubic"]
 @checked
 @dataclass(frozen=True)
 class Preprocess:
-    """Decode an image, resize it, and crop its center.
+    """The preprocessing of images: decode, resize, and crop the center.
 
     Attributes:
-        resize: Length of the shorter side, or ``(height, width)``. None keeps the size.
-        crop: Side of the central square to keep. None keeps the whole image.
-        filter: ``bilinear`` or ``bicubic``.
+        resize: Length of the shorter side, or ``(height, width)``, in pixels. None keeps the size.
+        crop: Side of the central square to keep, in pixels. None keeps the whole image.
+        filter: Filter of the resizing: ``bilinear`` or ``bicubic``.
     """
 
     resize: int | tuple[int, int] | None = None
@@ -40,7 +40,7 @@ class Preprocess:
     filter: Filter = "bilinear"
 
     def __call__(self, file: str | Path | BinaryIO, name: str | None = None) -> Tensor:
-        """Return an image ``(3, H, W)``, floats in [0, 1]; messages call it ``name``."""
+        """Return an image ``(3, H, W)``, floats in [0, 1]. ``name`` is its name in messages."""
         import torch
 
         try:
@@ -79,7 +79,7 @@ class Preprocess:
 
 
 class FileImages(LabeledImages):
-    """Files that are decoded when they are read; names are relative to the root."""
+    """Images from files, which are decoded when they are read. Names are relative to the root."""
 
     def __init__(
         self, root: Path, names: Sequence[str], labels: Sequence[int], preprocess: Preprocess
@@ -106,7 +106,7 @@ class FileImages(LabeledImages):
         return torch.stack(images)
 
     def manifest(self) -> str:
-        """Return a hash that also covers names and sizes. A missing file counts as no size."""
+        """Return a hash that also covers names and sizes. A missing file has no size."""
         paths = [(name, self.root / name) for name in self.names]
         sizes = [f"{n}\t{p.stat().st_size if p.is_file() else None}\n" for n, p in paths]
         return digest("".join([super().manifest(), *sizes]))
@@ -118,7 +118,7 @@ def image_folder(
     crop: int | None = 224,
     filter: Filter = "bilinear",
 ) -> FileImages:
-    """Return images ``CLASS/*.JPEG``, such as those of ImageNet, labeled in order of the names."""
+    """Return the images ``CLASS/*.JPEG``, as in ImageNet, with labels by order of the classes."""
     root = Path(root)
     names, labels = list_classes(root, list_folders(root))
     return FileImages(root, names, labels, Preprocess(resize, crop, filter))
@@ -132,7 +132,7 @@ def list_folders(folder: Path) -> list[str]:
 
 
 def list_classes(folder: Path, classes: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return names ``CLASS/IMAGE`` of all images in a folder, and labels by order of classes."""
+    """Return ``CLASS/IMAGE`` and label of all images in a folder; labels index ``classes``."""
     names, labels = [], []
     for label, name in enumerate(classes):
         for image in sorted(os.listdir(folder / name)):
@@ -143,7 +143,7 @@ def list_classes(folder: Path, classes: Sequence[str]) -> tuple[list[str], list[
 
 
 def read_list(path: Path, remedy: str = "check the path") -> list[list[str]]:
-    """Return the lines of a list of images as words, without empty lines."""
+    """Return the words of each line in a list of images, without empty lines."""
     if not path.is_file():
         raise ReservoirError(f"there is no image list {path}: {remedy}")
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Batches of clean source images, from which methods and routers are calibrated."""
+"""Batches of clean source images, for the calibration of methods and routers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class SourceBatches:
-    """Batches of a random draw of source images. Every pass has the same images in another order.
+    """Batches of randomly drawn source images. Each pass has the same images in another order.
 
     Args:
         images: Source images.
         batch_size: Images per batch, as in the stream. A smaller last batch is dropped.
-        count: Number of images to draw. Defaults to 2000, as in the paper, or all if fewer.
+        count: Number of images to draw. Defaults to 2000, as in the paper, or to all if fewer.
         seed: Seed of the draw and of the orders.
     """
 
@@ -51,9 +51,9 @@ class SourceBatches:
 
 
 class LazySource:
-    """Source batches that are opened at their first use, which some methods never make.
+    """Source batches that are opened at their first use, because some methods never use them.
 
-    Options are the ``type``, those of the type, and ``num_images``.
+    The options are ``type``, the options of this type, and ``num_images``.
     """
 
     def __init__(self, options: Options, batch_size: int, seed: int) -> None:
@@ -69,7 +69,7 @@ class LazySource:
 
 
 def source_options(options: Options) -> tuple[PartSpec, dict[str, int]]:
-    """Check the options of source images; return the images to build and their count."""
+    """Check the options of source images; return the part to build, and the number of images."""
     options = dict(options)
     valid = ("type", "num_images", *parameters_of(find("source", options.get("type", ""))))
     for name in options:

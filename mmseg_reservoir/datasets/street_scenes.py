@@ -29,7 +29,7 @@ ACDC_IMAGES["val", "night"] = 106
 
 
 def minicity_hint(path: str | os.PathLike) -> str:
-    """Return how to make MiniCity, for a message about missing data; empty for other data."""
+    """Return the remedy for missing MiniCity data, for a message; empty for other data."""
     parts = Path(path).parts
     if "minicity" not in parts:
         return ""
@@ -43,7 +43,7 @@ def _cells(
     labels: str | None,
     needed: str = "train",
 ) -> list[Cell]:
-    """Return cells by split and condition. Labels of ``test`` are not published, or blank."""
+    """Return a cell per split and condition. Labels of ``test`` are not published, or blank."""
     cells = []
     for (split, condition), count in counts.items():
         names = {"split": split, "condition": condition}
@@ -54,7 +54,7 @@ def _cells(
 
 
 def _minicity_cells(root: Path) -> list[Cell]:
-    """Return the cells that the manifest lists: users choose the size of MiniCity."""
+    """Return the cells in the manifest, because users choose the size of MiniCity."""
     try:
         counts = json.loads((root / MANIFEST).read_text(encoding="utf-8"))["counts"]
         return [
@@ -74,7 +74,7 @@ def _minicity_cells(root: Path) -> list[Cell]:
 
 ACDC = Layout(
     title="ACDC",
-    # {split}_ref shows the same streets in clear weather. It is not part of the stream.
+    # {split}_ref has the same streets in clear weather and is not part of the stream.
     cells=lambda root: _cells(
         ACDC_IMAGES, "rgb_anon/{condition}/{split}", "gt/{condition}/{split}"
     ),

@@ -1,6 +1,6 @@
 """Residual networks for images of 32 x 32, with the keys of RobustBench's checkpoints.
 
-These are "Standard" for CIFAR-10, and AugMix (Hendrycks et al., ICLR 2020) for CIFAR-100.
+The checkpoints are "Standard" for CIFAR-10 and AugMix (Hendrycks et al., ICLR 2020) for CIFAR-100.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class WideBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         active = F.relu(self.bn1(x))
-        # A convolution in the shortcut takes the normed input, an identity the input itself.
+        # A shortcut with a convolution starts from the normalized input, otherwise from the input.
         shortcut = x if self.convShortcut is None else self.convShortcut(active)
         return shortcut + self.conv2(F.relu(self.bn2(self.conv1(active))))
 
@@ -114,10 +114,10 @@ class CifarResNeXt(nn.Module):
 
     Args:
         depth: Number of layers: 2 more than a multiple of 9.
-        groups: Cardinality.
-        base: Channels of a group in a stage of 64.
+        groups: Number of groups.
+        base: Channels per group in a stage of 64 channels.
         classes: Number of classes.
-        mean, std: Normalization.
+        mean, std: Mean and standard deviation of each color for the normalization.
     """
 
     def __init__(

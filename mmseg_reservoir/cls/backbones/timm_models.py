@@ -1,4 +1,4 @@
-"""Backbones from timm, which is only needed if one of them is used."""
+"""Backbones from timm, which is imported only when one of them is built."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .weights import load_weights
 
 
 class Normalized(nn.Module):
-    """A network with its normalization, so that every backbone takes images in [0, 1]."""
+    """A network with a normalization of its input, which must be images in [0, 1]."""
 
     mean: Tensor
     std: Tensor
@@ -37,8 +37,8 @@ def timm_backbone(
         name: timm's name with the tag of the weights, such as ``resnet50.tv_in1k``. The tag also
             selects the normalization.
         classes: Number of classes.
-        pretrained: Whether to load timm's weights, downloaded once.
-        checkpoint: File with other weights, which must fit exactly.
+        pretrained: Whether to load timm's weights, which are downloaded once. Defaults to False.
+        checkpoint: File with other weights, which must fit exactly. Defaults to None.
     """
     timm = import_timm()
     if pretrained and checkpoint is not None:
@@ -49,7 +49,7 @@ def timm_backbone(
         near = ", ".join(timm.list_models(f"*{name.split('.')[0][:8]}*")[:8])
         raise ReservoirError(f"timm cannot make {name!r} ({error}); similar: {near}") from error
     pretrained_classes = net.pretrained_cfg.get("num_classes")
-    if pretrained and pretrained_classes != classes:  # timm would keep a random classifier
+    if pretrained and pretrained_classes != classes:  # otherwise timm would use a random classifier
         raise ReservoirError(
             f"the weights of {name!r} are for {pretrained_classes} classes, not for {classes}: "
             "give checkpoint=PATH with weights of a net that was trained on these"
@@ -60,10 +60,9 @@ def timm_backbone(
 
 
 class BottleneckNet(nn.Module):
-    """A network to features ``(N, bottleneck)``, a norm, and a linear classifier.
+    """A network with ``bottleneck`` features, a norm, and a linear classifier.
 
-    Its keys are those of AdaContrast's checkpoints. Their weight normalization of the classifier
-    is folded by `load_weights`.
+    The keys match AdaContrast's checkpoints. `load_weights` folds their weight normalization.
     """
 
     def __init__(self, net: nn.Module, bottleneck: int, classes: int) -> None:
@@ -97,7 +96,7 @@ def adacontrast_backbone(
 
 
 def import_timm() -> ModuleType:
-    """Return the module timm, or raise an error with the fix."""
+    """Return the module timm, or raise an error that explains how to install it."""
     try:
         import timm
     except ImportError as error:
@@ -105,7 +104,7 @@ def import_timm() -> ModuleType:
             f"this backbone needs timm ({error}): pip install timm, with the torchvision that "
             f"belongs to torch {torch.__version__}"
         ) from error
-    # torchvision raises this at import if it was built for another torch.
+    # torchvision raises RuntimeError at import if it was built for another torch.
     except RuntimeError as error:
         raise ReservoirError(
             f"timm is installed, but torchvision does not fit torch {torch.__version__} ({error}): "

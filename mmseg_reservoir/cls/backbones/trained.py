@@ -1,6 +1,6 @@
-"""Small networks for the digits, of 32 x 32: one with BatchNorm, one of tokens.
+"""Small networks for digits of 32 x 32 pixels: a convolutional network and a transformer.
 
-Their bundled weights are made by ``reservoir train-digits``.
+``reservoir train-digits`` makes their bundled weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .weights import load_weights
 
 
 class SmallConvNet(nn.Module):
-    """Four convolutions with BatchNorm, the first of ``width`` channels: 66 k parameters."""
+    """Four convolutions with BatchNorm, the first with ``width`` channels: 66 k parameters."""
 
     def __init__(self, width: int = 16, classes: int = 10) -> None:
         super().__init__()
@@ -52,9 +52,9 @@ class TransformerBlock(nn.Module):
 
 
 class SmallViT(nn.Module):
-    """A vision transformer (Dosovitskiy et al., ICLR 2021) with timm's names of its parts.
+    """A vision transformer (Dosovitskiy et al., ICLR 2021) with the keys of timm.
 
-    Squares of ``patch`` x ``patch`` pixels become tokens of ``dim`` numbers.
+    Each square of ``patch`` x ``patch`` pixels is a token of ``dim`` channels.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Load the weights of classifiers from files, completely or not at all."""
+"""Load the weights of classifiers from files, and refuse weights that do not fit exactly."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ...errors import ReservoirError
 from ...io.checkpoints import find_misfits, read_weights
 
 PREFIXES = ("module.", "model.")
-"""Prefixes of DataParallel and RobustBench."""
+"""Prefixes of keys from DataParallel and RobustBench, which are removed."""
 NORMALIZATION = {"mu", "sigma", "mean", "std"}
 """Buffers of RobustBench's normalization, which our networks do not load."""
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:
-    """Load a ``.pt``, ``.pth`` or ``.safetensors`` file into a network; prefixes may differ.
+    """Load a ``.pt``, ``.pth`` or ``.safetensors`` file into a network.
 
-    The keys must match exactly, except for BatchNorm's counters, which old files do not have.
+    Apart from `PREFIXES`, the keys must match exactly. Only BatchNorm's counters may be missing.
     """
     weights = plain(read_weights(path))
     expected = net.state_dict()
@@ -35,15 +35,15 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
 
 
 def plain(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Remove prefixes and the buffers of the normalization; fold weight normalization."""
-    for prefix in PREFIXES * 2:  # module.model. and model.module.
+    """Return weights without prefixes, normalization buffers and weight normalization."""
+    for prefix in PREFIXES * 2:  # twice, for module.model. and model.module.
         if all(name.startswith(prefix) or name in NORMALIZATION for name in weights):
             weights = {name.removeprefix(prefix): t for name, t in weights.items()}
     return fold_weight_norm({n: t for n, t in weights.items() if n not in NORMALIZATION})
 
 
 def fold_weight_norm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Replace each g and v of weight normalization (Salimans and Kingma, 2016) by g v / |v|."""
+    """Return weights with g v / |v| instead of g and v (Salimans and Kingma, 2016)."""
     folded = dict(weights)
     for name in weights:
         if name.endswith(".weight_g") and f"{name[:-1]}v" in weights:

@@ -1,1 +1,1 @@
-"""Compare a data set on disk with the published one. No module here knows a particular data set."""
+"""Compare a data set on disk with its published layout."""

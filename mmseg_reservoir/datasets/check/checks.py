@@ -1,4 +1,4 @@
-"""The checks of a data set, and the kinds of problems that they find."""
+"""Check a data set for several kinds of problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Kind:
     """A kind of problem.
 
     Attributes:
-        fix: What to do. May contain ``{download}`` and ``{make_labels}``.
+        fix: Remedy in the imperative. It may contain ``{download}`` and ``{make_labels}``.
         is_note: Whether to report it without counting it as a problem.
     """
 
@@ -132,7 +132,7 @@ def _check_missing(survey: Survey, files: Files) -> Faults:
 def _check_pairs(survey: Survey, files: Files) -> Faults:
     if files.cell.labels is None:
         return
-    # Where labels are optional, none at all is fine. Some without the others is a broken copy.
+    # Optional labels may all be missing. If only some are missing, the copy is incomplete.
     is_optional = not survey.layout.labels_needed and not files.labels
     raw_only = RAW_ONLY_YET if is_optional else RAW_ONLY
     no_label = NO_LABELS_YET if is_optional else NO_LABEL
@@ -191,7 +191,7 @@ def _check_label_values(survey: Survey, files: Files) -> Faults:
 
 
 def _check_duplicates(survey: Survey) -> Iterator[Finding]:
-    """Find images in two cells: a folder was copied over another, or splits leak."""
+    """Yield images that are in two cells, because folders were mixed up or splits leak."""
     if not survey.layout.unique:
         return
     copies = defaultdict(list)
@@ -209,7 +209,7 @@ def _check_duplicates(survey: Survey) -> Iterator[Finding]:
 def array_fault(
     array: tuple[tuple[int, ...], str], values: tuple[int, ...] | None, expected: Array
 ) -> str | None:
-    """Return how the shape, type or distinct values of an array differ; None if they do not."""
+    """Return the difference of an array in shape, type or classes; None if it is as expected."""
     shape, dtype = array
     is_type = (
         np.issubdtype(dtype, np.integer) if expected.dtype is None else dtype == expected.dtype
@@ -217,7 +217,7 @@ def array_fault(
     if shape != expected.shape or not is_type:
         return f"{dtype} {shape}, not {expected.dtype or 'integers'} {expected.shape}"
     if expected.classes is not None and values != tuple(range(expected.classes)):
-        assert values is not None  # integers in one dimension have values
+        assert values is not None  # arrays of classes are lists of integers, which have values
         return f"{len(values)} classes from {values[0]} to {values[-1]}, not {expected.classes}"
     return None
 
@@ -225,7 +225,7 @@ def array_fault(
 def label_fault(values: tuple[int, ...] | None, layout: Layout) -> tuple[Kind, str] | None:
     """Return the problem of a label by its distinct values; None if they are train ids.
 
-    The values are None if the label has several channels.
+    ``values`` is None if the label has several channels.
     """
     if values is None:
         return COLORS, ": has several channels"
@@ -236,7 +236,7 @@ def label_fault(values: tuple[int, ...] | None, layout: Layout) -> tuple[Kind, s
     if not wrong:
         return None
     text = f": has {', '.join(map(str, wrong[:8]))}{', ...' if len(wrong) > 8 else ''}"
-    # Cityscapes' ids end at 33. Larger values mean noise, not ids.
+    # Cityscapes' ids end at 33, so larger values are no ids.
     if min(wrong) >= layout.classes and max(wrong) <= layout.raw_ids:
         return RAW_IDS, text
     return BAD_VALUES, text

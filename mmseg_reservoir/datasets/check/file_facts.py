@@ -1,4 +1,4 @@
-"""Read one file of a data set: size, checksum, whether it decodes, and what it holds."""
+"""Read one file of a data set: its size, checksum, faults and content."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..ccc import tar_fault
 
 @dataclass(frozen=True)
 class Facts:
-    """The content of a file.
+    """Facts about a file.
 
     Attributes:
-        size: Bytes. None if the file cannot be opened.
-        fault: Why the file cannot be used. None if it is usable, or was not read.
+        size: Number of bytes. None if the file cannot be opened.
+        fault: Reason why the file is unusable. None if it is usable or was not read.
         sha256: Checksum of the content.
         shape: Rows and columns of an image or a label.
         values: Distinct values of a label with one channel, or of a list of integers.
@@ -35,7 +35,7 @@ class Facts:
 
 
 def glance(path: Path, checksum: bool = False) -> Facts:
-    """Return the size of a file, and its checksum if asked and the file is not empty."""
+    """Return the size of a file, and with ``checksum`` its checksum, unless it is empty."""
     try:
         size = path.stat().st_size
         return Facts(size, sha256=file_digest(path) if checksum and size else None)
@@ -44,7 +44,7 @@ def glance(path: Path, checksum: bool = False) -> Facts:
 
 
 def examine(path: Path, is_label: bool) -> Facts:
-    """Read a whole file and return all facts."""
+    """Return all facts about a file, which is read completely."""
     facts = glance(path, checksum=True)
     if not facts.size:
         return facts
@@ -56,12 +56,12 @@ def examine(path: Path, is_label: bool) -> Facts:
 
 
 def _examine_image(path: Path, is_label: bool, facts: Facts) -> Facts:
-    # Pillow reads labels as mmseg does: palettes stay indices. A JPEG file that is named .png is
-    # refused, because its labels would be blurred.
+    # Pillow keeps the indices of palettes, as mmseg does. A JPEG file with the suffix .png is
+    # refused, because its labels are blurred.
     formats = ["PNG"] if path.suffix.lower() == ".png" else None
     try:
         with Image.open(path, formats=formats) as image:
-            image.verify()  # the checksums and the end of a PNG file, which decoders ignore
+            image.verify()  # checks checksums and end of a PNG file, which decoders ignore
         with Image.open(path, formats=formats) as image:
             pixels = np.asarray(image)
     except UnidentifiedImageError:
@@ -75,7 +75,7 @@ def _examine_image(path: Path, is_label: bool, facts: Facts) -> Facts:
 
 def _examine_array(path: Path, facts: Facts) -> Facts:
     try:
-        # np.load maps files with this function. For any other file it would try a pickle.
+        # np.load also uses this function, but would try a pickle for other files.
         array = open_memmap(path, mode="r")
     except ValueError as error:
         return replace(facts, fault=f"is truncated or no plain .npy file ({error})")

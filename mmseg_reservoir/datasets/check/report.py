@@ -1,4 +1,4 @@
-"""The result of a check: plain data for JSON, and a report for the terminal."""
+"""Report the result of a check: as plain data for JSON, and on the terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .survey import Files, Survey
 def summarize(survey: Survey, findings: list[Finding]) -> dict[str, Any]:
     """Return counts and hashes of every cell, and the findings grouped by kind.
 
-    ``manifest`` is the hash of names and sizes that ``results.json`` records too. ``content``
-    also covers the content of the files; it is None if they were not read.
+    ``manifest`` is a hash of names and sizes, as in ``results.json``. ``content`` also covers the
+    content of the files; it is None if they were not read.
     """
     problems = [finding for finding in findings if not finding.kind.is_note]
     bad = {finding.cell for finding in problems}
@@ -119,5 +119,5 @@ def _table(summary: Mapping[str, Any]) -> Table:
 
 
 def _line(console: Console, text: str) -> None:
-    # File names are not markup and must not be wrapped.
+    # File names must not be taken for markup or wrapped.
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Find a data set on disk: its root, its files, which label belongs to which image."""
+"""Find a data set on disk: its root, its files, and the label of each image."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .file_facts import Facts, examine, glance
 
 @dataclass(frozen=True)
 class Files:
-    """The files of one cell, sorted. Keys are paths below the folder without the suffix.
+    """The sorted files of one cell. Keys are paths below the folder without the suffix.
 
     Attributes:
         raw: Keys of the labels that do not hold train ids.
-        others: Files in the folder of images that have another suffix.
-        missing: Names that the cell lists, but that are not on disk.
+        others: Files with another suffix in the folder of images.
+        missing: Names that the cell lists but that are not on disk.
     """
 
     cell: Cell
@@ -36,12 +36,12 @@ class Files:
 
     @property
     def pairs(self) -> list[str]:
-        """Keys that have an image and a label."""
+        """Keys with an image and a label."""
         return [key for key in self.images if key in self.labels]
 
     @property
     def used(self) -> list[Path]:
-        """Files that a run reads: every image, and its label if it has one."""
+        """Files that a run reads: every image, and its label if it exists."""
         return [*self.images.values(), *(self.labels[key] for key in self.pairs)]
 
 
@@ -51,8 +51,8 @@ class Survey:
 
     Attributes:
         layout: The published layout.
-        facts: The content of each file, filled in by `read_files`.
-        decoded: Whether the files were read, not only listed.
+        facts: Facts about each file, from `read_files`.
+        decoded: Whether the files were read and not only listed.
     """
 
     layout: Layout
@@ -67,7 +67,7 @@ class Survey:
 
 
 def check_root(root: Path, name: str) -> None:
-    """Refuse a folder that is not the root of a data set; suggest the right folder or name."""
+    """Raise an error if a folder is not the root of a data set; suggest the right one."""
     layout = LAYOUTS[name]
     if not root.exists():
         raise ReservoirError(f"no folder {root}; {layout.download.format(root=root)}")
@@ -85,14 +85,14 @@ def check_root(root: Path, name: str) -> None:
 
 
 def _nearby_root(root: Path, layout: Layout) -> Path | None:
-    """Search two levels above a folder, then one below."""
+    """Return the root of a data set up to two levels above a folder or one below, if any."""
     above = list(root.absolute().parents)[:2]
     below = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     return next((path for path in (*above, *below) if layout.fits(path)), None)
 
 
 def list_files(layout: Layout, root: Path) -> Survey:
-    """Find the files of every cell."""
+    """Return the files of every cell."""
     listed = []
     for cell in layout.cells(root):
         if cell.files is not None:
@@ -109,12 +109,12 @@ def list_files(layout: Layout, root: Path) -> Survey:
 
 
 def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator[int]:
-    """Fill in the facts of a survey; yield the number of files done, for a progress bar.
+    """Add the facts to a survey; yield the number of files done, for a progress bar.
 
     Args:
-        survey: The result of `list_files`.
-        workers: Number of processes that decode files.
-        fast: Whether to read only the sizes.
+        survey: Result of `list_files`.
+        workers: Number of processes that decode files. Defaults to 1.
+        fast: Whether to read only the sizes. Defaults to False.
     """
     images = [path for files in survey.cells for path in files.images.values()]
     labels = [path for files in survey.cells for path in files.labels.values()]
@@ -126,7 +126,7 @@ def read_files(survey: Survey, workers: int = 1, fast: bool = False) -> Iterator
         elif workers == 1:
             results = map(examine, paths, are_labels)
         else:
-            # Spawn: the progress bar runs a thread in this process, and a fork may then hang.
+            # Spawn, because a fork may hang: the progress bar runs a thread in this process.
             pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
             results = stack.enter_context(pool).map(examine, paths, are_labels, chunksize=4)
         try:
@@ -145,8 +145,8 @@ def _by_key(root: Path, part: str | None, suffix: str | tuple[str, ...] | None) 
     if part is None or suffix is None:
         return {}
     folder = root / part
-    # Files of several suffixes have no labels to pair with. Their keys keep the suffix, because
-    # one name may exist with two suffixes.
+    # Images with several valid suffixes have no labels. Their keys keep the suffix, because one
+    # name may exist with two suffixes.
     cut = suffix if isinstance(suffix, str) else ""
     return {
         path.relative_to(folder).as_posix().removesuffix(cut): path
@@ -156,7 +156,7 @@ def _by_key(root: Path, part: str | None, suffix: str | tuple[str, ...] | None) 
 
 
 def _walk(folder: Path) -> list[Path]:
-    """Return all files below a folder, sorted, without hidden ones, as mmengine does."""
+    """Return all files below a folder, sorted. Hidden files are left out, as in mmengine."""
     return sorted(
         Path(parent) / name
         for parent, _, names in os.walk(folder, followlinks=True)
