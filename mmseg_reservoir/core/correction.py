@@ -1,8 +1,8 @@
 """The correction of a domain's features towards the source's.
 
-At the output of a normalization layer, per channel, let ``m`` and ``v`` be mean and log-variance of
-the source (the *reference*), ``m_d`` and ``v_d`` those of the expert's domain. The expert replaces
-the output ``y`` by
+The correction is per channel, at the output of a normalization layer. The *reference* is the
+source's mean ``m`` and log-variance ``v``; ``m_d`` and ``v_d`` are those of the expert's domain.
+The expert replaces the output ``y`` by
 
     (y - m_d) exp(-b (v_d - v) / 2) + m_d - a (m_d - m)
 
@@ -11,10 +11,10 @@ depend on evidence and depth:
 
     a = w r / (r + kappa),    w = max(0, 1 - p / reach)
 
-``r`` is the mean over channels of ``(m_d - m)^2 / s^2``, ``s^2`` the variance of a channel's mean
-between source images, ``p`` in [0, 1) the position of the layer among all layers; ``b`` likewise,
-by the log-variances. Early layers encode how an image looks, deep ones also what it shows, which
-must not be aligned away.
+The evidence ``r`` is the mean over channels of ``(m_d - m)^2 / s^2``, with the variance ``s^2`` of
+a channel's mean between source images. ``p`` in [0, 1) is the position of the layer. ``b`` follows
+likewise from the log-variances. Early layers encode how an image looks. Deep ones also encode its
+content, which must not be aligned away.
 
 The moments are regularized towards the source: ``m_d = m + n / (n + prior) (average - m)``, with
 the average over the domain's ``n`` images, of which at most ``window`` count. Without this, frames

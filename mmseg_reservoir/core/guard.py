@@ -81,18 +81,17 @@ class LabelGuard(Guard):
     - *Drift*: The fraction of samples on which it disagrees with the source model exceeds the
       source model's expected error, the mean of ``1 - max_c p_c``. So the expert is wrong on some
       samples.
-    - *Overconfidence*, for maps only: A calibrated model changes the label of a pixel in the mirror
-      image about as often as it expects an error (Jiang et al., ICLR 2022, for two models). So an
-      expert that expects fewer errors than the source model must change proportionally fewer
-      labels; ``waver`` is the tolerance. Classifiers skip this, since some fifty images per batch
-      are too few.
+    - *Overconfidence*, for maps only: In the mirror image, a calibrated model changes about as many
+      labels as it expects errors (Jiang et al., ICLR 2022, for two models). So an expert that
+      expects fewer errors than the source model must change proportionally fewer labels; ``waver``
+      is the tolerance. Classifiers skip this, since some fifty images per batch are too few.
 
     Let ``e`` be the largest ratio of a value to its bound. If ``e > 1``, the expert keeps
-    ``1 / (2 e)`` of its distance from the source, its step scale shrinks by the same factor, and
-    its next batch is probed. After a probe without an alarm, the scale grows by the factor
-    ``1 + 1 / a``, up to 1, where ``a`` is the number of alarms so far. The interval to the next
-    probe doubles, up to ``every`` batches. For maps it is up to three times that, since their
-    probes take two more forward passes.
+    ``1 / (2 e)`` of its distance from the source. Its step scale shrinks by the same factor, and
+    its next batch is probed. After a probe without an alarm, the scale grows by ``1 + 1 / a``, up
+    to 1, with the number ``a`` of alarms so far. The interval to the next probe doubles, up to
+    ``every`` batches. For maps it is up to three times that, since their probes take two more
+    forward passes.
 
     Args:
         every: Largest number of an expert's batches per forward pass of its guard. Defaults to 16.

@@ -26,8 +26,7 @@ def marginal_entropy(logits: Tensor) -> Tensor:
 def information_terms(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Return the two terms of the mutual-information loss (paper, Eq. 10).
 
-    Every position of the spatial part is one sample, so the pixels of a segmentation map are
-    treated as the images of a classification batch.
+    Every position of the spatial part is one sample, so pixels of a map count like images.
 
     Returns:
         ``(L_ent, L_cm)``: the mean entropy of the samples, and the negative entropy of their mean

@@ -78,7 +78,7 @@ class Reference:
         mean: Mean over source images of a channel's mean.
         logvar: Mean over source images of the logarithm of a channel's variance.
         mean_spread: Variance of the mean between source images, at least a thousandth of the
-            channel's variance, since a channel that is constant in the source is no evidence.
+            channel's variance. The limit keeps channels that are constant in the source harmless.
         logvar_spread: Variance of the log-variance between source images, at least 0.01.
     """
 

@@ -154,8 +154,8 @@ class AdaptationMethod(ABC):
     def update(self, inputs: Tensor, loss: Tensor) -> None:
         """Descend the loss; methods with several backward passes override this.
 
-        :class:`StepRollback` checks later whether loss and gradient are finite, with one read for
-        all checks, since each read makes the host wait for the device.
+        :class:`StepRollback` checks later whether loss and gradient are finite. It reads all checks
+        at once, since each read makes the host wait for the device.
         """
         for name, is_finite in self._propagate(loss).items():
             self.checks[name] = is_finite & self.checks.get(name, is_finite)

@@ -26,8 +26,8 @@ _TINY = 1e-6  # for features without variance on the source
 class Petta(Rotta):
     """RoTTA, with smaller updates as the features diverge from the source's.
 
-    Let ``mu_0^y`` and ``S_0^y`` be mean and (diagonal) variance of the source's features of class
-    y, and ``mu_t^y`` the moving average of the teacher's features of images labeled y.
+    ``mu_0^y`` and ``S_0^y`` are mean and (diagonal) variance of the source's features of class y.
+    ``mu_t^y`` is the moving average of the teacher's features of images labeled y.
 
     - Divergence: ``gamma^y = 1 - exp(-(mu_t^y - mu_0^y)^T (S_0^y)^-1 (mu_t^y - mu_0^y))`` (Eq. 6),
       before ``mu_t`` includes the new features (Algorithm 1). ``gamma`` is the mean over classes

@@ -27,9 +27,9 @@ def prompt_space(
     tokens, without positional embedding, follow the class token at the input of the first block.
     They are removed after the last block.
 
-    A vision transformer is any module with ``blocks`` (called in turn with tokens ``(N, L, D)``),
-    ``head`` (the classifier), and ``cls_token`` or ``pos_embed`` with last dimension D, as in timm.
-    With register tokens it also needs ``num_prefix_tokens``.
+    A vision transformer is any module with these attributes, as in timm: ``blocks``, called in turn
+    with tokens ``(N, L, D)``; ``head``, the classifier; and ``cls_token`` or ``pos_embed`` with
+    last dimension D. With register tokens it also needs ``num_prefix_tokens``.
 
     Args:
         model: The model, with its weights loaded and on its device.
@@ -91,7 +91,7 @@ class PromptTokens(nn.Module):
     """
 
     beyond_checkpoint = "prompts"
-    """What a plain checkpoint cannot store, for the error of an export."""
+    """The parts that a plain checkpoint cannot store, for the error of an export."""
 
     def __init__(self, values: Tensor, position: int) -> None:
         super().__init__()

@@ -52,8 +52,7 @@ class StepRollback:
         """Accept the update of a batch, or restore the domain.
 
         After `PATIENCE` rejected batches in a row the domain is reset, since its earlier state may
-        be the cause, for example by very large parameters. ``stepped`` is whether the batch had a
-        loss.
+        be the cause. ``stepped`` is whether the batch had a loss.
         """
         method = self.method
         if not self._is_broken(prediction):
