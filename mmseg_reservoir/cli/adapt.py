@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # mmseg takes seconds to import: only what runs a stream does
 
 MINICITY = "minicity/segformer-tiny_tent_robust.py"
 STREETS = "acdc/efficientvit-b0_align.py"
-"""The default for footage: the row of a bundled model that gained most on real frames."""
+"""Default config for footage: the bundled model and method with the largest gain on real frames."""
 
 
 def _run(args: argparse.Namespace) -> None:
-    with _listener(args.serve) as listener:  # before anything slow, to report a busy port
+    with _listener(args.serve) as listener:  # first, to report a busy port without delay
         footage = _open(args)
         with StopSignals(wake=footage.frames.stop) as signals, footage:
             if footage.count:
@@ -53,7 +53,7 @@ def _run(args: argparse.Namespace) -> None:
                     from ..live.server import serve
 
                     serve(LiveFootage(footage, results), listener, footage.reservoir)
-                    footage.save()  # with the actions of viewers after the last frame
+                    footage.save()  # includes actions of viewers after the last frame
             if not footage.complete:
                 footage.save()
                 print("stopped", file=sys.stderr)
@@ -94,7 +94,7 @@ def _open(args: argparse.Namespace) -> FootageRun:
     constant = ("model", "start_from", "size", "seed", "no_adapt", "every")
     constant += ("labels", "min_confidence", "confidence")  # or a folder would mix two kinds
     identity = {name: getattr(args, name) for name in constant}
-    if not is_address(inputs):  # one may hold a password; the stream has its name
+    if not is_address(inputs):  # an address may have a password; the stream's name has none
         identity["input"] = inputs
     return FootageRun(
         inferencer,
@@ -113,7 +113,7 @@ def _open(args: argparse.Namespace) -> FootageRun:
 
 
 def _inputs(words: list[str]) -> str | list[str] | None:
-    """Return the input, or several; images that a shell lists in the order of their numbers."""
+    """Return one or more inputs. Several images are sorted by the numbers in their names."""
     from ..footage.frames import is_image, natural_order
 
     if len(words) > 1 and all(map(is_image, words)):
@@ -122,7 +122,7 @@ def _inputs(words: list[str]) -> str | list[str] | None:
 
 
 def _with_progress(footage: FootageRun) -> Generator[FrameResult, None, None]:
-    """Yield the results of a run, show its progress, and report at the end of the stream."""
+    """Yield the results of a run; show its progress, and a report at the end."""
     start, before, frames = time.monotonic(), footage.count, footage.frames
     with StreamProgress(frames.total, unit="frames", interval=5.0) as progress:
         progress.skip(before)
@@ -152,7 +152,7 @@ def _report(footage: FootageRun) -> None:
 
 
 def _listener(port: int | None) -> AbstractContextManager[socket.socket | None]:
-    """Reserve the port of the live page; return None without a port."""
+    """Return a context with the socket of the live page, or with None without a port."""
     if port is None:
         return nullcontext()
     try:
@@ -177,7 +177,7 @@ def _make_minicity() -> tuple[str, dict[str, Any] | None]:
 
 
 def _default_folder(folder: Path, resume: bool) -> Path:
-    """Return the first numbered folder that is free; to resume, the last one that is not."""
+    """Return the first unused numbered folder; with ``resume``, the last used one."""
     numbered = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
     used = list(takewhile(Path.exists, chain([folder], numbered)))
     if resume and used:

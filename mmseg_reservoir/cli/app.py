@@ -19,7 +19,7 @@ VERBS = {
     "Prepare data and models": ("check", "convert", "minicity", "warmup", "train", "train-digits"),
     "Try it out": ("demo", "demo-cls"),
 }
-"""The verbs by group. Each is a file of this folder."""
+"""The verbs by group. Each verb is a file in this folder."""
 
 OLD_COMMANDS = {
     "reservoir-adapt": "adapt",
@@ -37,11 +37,11 @@ OLD_COMMANDS = {
     "reservoir-train": "train",
     "reservoir-warmup": "warmup",
 }
-"""Commands of earlier releases, and their verbs."""
+"""Verb of each command of earlier releases."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a verb, or list all verbs."""
+    """Run the verb in ``argv``, or print all verbs, and return the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
         "reservoir",
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def old_command() -> int:
-    """Run the verb of a command of an earlier release, which has the name of this process."""
+    """Run the verb for a command of an earlier release, which is the name of this process."""
     name = Path(sys.argv[0]).name.removesuffix(".exe")
     verb = OLD_COMMANDS[name]
     print(f"DeprecationWarning: {name} is now: reservoir {verb}", file=sys.stderr)
@@ -71,14 +71,14 @@ def old_command() -> int:
 
 
 def find_verb(name: str) -> Verb:
-    """Import the verb of this name."""
+    """Import and return the verb of this name."""
     modules = {verb: verb.replace("-", "_") for group in VERBS.values() for verb in group}
     module = choose(name, modules, "verb")
     return importlib.import_module(f"{__package__}.{module}").main
 
 
 def overview() -> str:
-    """Return the verbs in groups, each with the first line of its help."""
+    """Return a text with all verbs in groups, and the first line of their help."""
     lines = []
     for group, verbs in VERBS.items():
         lines += [f"{group}:", *(f"  {verb:<14}{find_verb(verb).summary}" for verb in verbs), ""]

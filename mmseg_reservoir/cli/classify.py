@@ -18,7 +18,7 @@ from .options import TEST, check_seed, option
 
 
 def load(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the config, and replace options of the row by those of the command line.
+    """Read the config, and apply the options of the command line.
 
     Returns:
         The options of the run, and the entries ``config_file`` and ``row`` of its record.

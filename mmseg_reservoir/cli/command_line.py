@@ -21,7 +21,7 @@ from .options import SHARED, Option
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keep the lines of the description, and show defaults that the help does not name."""
+    """A formatter that keeps the lines of the description and adds missing defaults."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text, default = action.help or "", action.default
@@ -34,12 +34,12 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Verb:
-    """A verb of the command ``reservoir``: call it with its arguments to run it.
+    """A verb of the command ``reservoir``. Call it with its arguments to run it.
 
     Args:
-        doc: Docstring of its file: what it does in one line, and then examples.
-        run: Does the work, and returns the exit code, None for 0.
-        *options: Options, names of shared options, or functions that add to a parser.
+        doc: Docstring of its file, with a summary line and examples.
+        run: Function from parsed arguments to the exit code; None is 0.
+        *options: Options, names of shared options, or functions that add options to a parser.
     """
 
     def __init__(
@@ -52,25 +52,25 @@ class Verb:
         self.summary = doc.splitlines()[0]
 
     def __call__(self, argv: Sequence[str] | None = None, prog: str | None = None) -> int:
-        """Run; a mistake of the user ends in one line and exit code 2."""
+        """Run the verb and return the exit code: 2 for a mistake of the user, with one line."""
         return run_cli(lambda: self.run(self.parse(argv, prog)))
 
     def parse(
         self, argv: Sequence[str] | None = None, prog: str | None = None
     ) -> argparse.Namespace:
-        """Parse a command line; every mistake in ``--cfg-options`` is a clear error."""
+        """Return the parsed command line. Invalid ``--cfg-options`` are a clear error."""
         parser = argparse.ArgumentParser(prog, description=self.doc, formatter_class=HelpFormatter)
-        # Intermixed, so that CHECKPOINT may follow an option: CONFIG --seed 1 CHECKPOINT.
+        # Intermixed, so that CONFIG --seed 1 CHECKPOINT is valid.
         parse = parser.parse_intermixed_args
         for option in self.options:
             if isinstance(option, (str, Option)):
                 (SHARED[option] if isinstance(option, str) else option).add_to(parser)
             else:
                 option(parser)
-                parse = parser.parse_args  # it may add commands, which cannot be intermixed
+                parse = parser.parse_args  # options that add commands cannot be intermixed
         try:
             return parse(argv)
-        except ReservoirError:  # a ValueError, too
+        except ReservoirError:  # before ValueError, its base class
             raise
         except (ValueError, AssertionError, RecursionError) as error:
             deep = isinstance(error, RecursionError)
@@ -81,13 +81,14 @@ class Verb:
 
 
 _WORKER_ENDED = "is killed by signal: Terminated"
-"""From torch's error about a worker of a dataloader."""
+"""Part of torch's error about a terminated dataloader worker."""
 
 
 def run_cli(main: Callable[[], Any]) -> int:
-    """Run; a user's mistake ends in one line and exit code 2, a signal in two lines.
+    """Run ``main``, and return the exit code. Print one line for a mistake, two for a signal.
 
-    Ctrl-C has the exit code 130, SIGTERM 143. Otherwise it is what ``main`` returns, 0 for None.
+    The code is 2 for a user's mistake, 130 for Ctrl-C, 143 for SIGTERM, and otherwise the result
+    of ``main`` (0 for None).
     """
     signals = StopSignals(at_once=True)
     try:
@@ -99,10 +100,10 @@ def run_cli(main: Callable[[], Any]) -> int:
         print(f"error: {one_line(error)}{todo}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, SystemExit, RuntimeError) as error:
-        # A signal for all processes also ends workers of a dataloader, which torch reports first.
+        # A signal to all processes also ends dataloader workers, and torch reports this first.
         caught = signals.caught or (_WORKER_ENDED in str(error) and signal.SIGTERM)
         code = 128 + caught if caught else stop_code(error)
-        if code is None:  # the exit of a parser, or an error of the program
+        if code is None:  # a parser's exit, or an error of the program
             raise
         print("\ninterrupted: the run is not finished", file=sys.stderr)
         print("what was written so far is in its work directory", file=sys.stderr)
@@ -115,7 +116,7 @@ def warn(text: str) -> None:
 
 
 def show_log() -> None:
-    """Print what the package logs, where no runner of mmengine does."""
+    """Print the package's log messages, if no mmengine runner does."""
     logger = logging.getLogger("mmseg_reservoir")
     if not logger.handlers:
         handler = logging.StreamHandler()

@@ -32,7 +32,7 @@ _CONFIGS = {
 
 
 def convert(checkpoint: dict[str, Any], layout: str = "auto") -> tuple[str, Converted]:
-    """Return the layout of a loaded checkpoint, and its weights under our names."""
+    """Return the layout of a checkpoint, and its weights with the names of our models."""
     from ..seg.nvlabs.conversion import Converted, convert_nvlabs, detect_layout, weights_of
 
     weights = weights_of(checkpoint)
@@ -48,7 +48,7 @@ def convert(checkpoint: dict[str, Any], layout: str = "auto") -> tuple[str, Conv
 
 
 def model_shapes(config: Path) -> dict[str, Shape]:
-    """Return name and shape of every tensor of a config's model."""
+    """Return the shape of every tensor of a config's model, by name."""
     from mmengine.registry import MODELS, init_default_scope
 
     from .. import seg  # noqa: F401 (registers everything)
@@ -66,7 +66,7 @@ def save(path: Path, weights: dict[str, Tensor], meta: dict[str, list]) -> None:
     from ..io.checkpoints import write_checkpoint
     from ..io.files import write_tensors
 
-    # Copies, because a slice of a larger tensor would be saved with all of it.
+    # Copies, because a slice would be saved with the whole tensor.
     weights = {name: tensor.detach().clone().contiguous() for name, tensor in weights.items()}
     if path.suffix == ".safetensors":
         write_tensors(path, weights, {key: json.dumps(value) for key, value in meta.items()})

@@ -23,7 +23,7 @@ from .options import shared, switch
 
 CONFIGS = shipped("configs/minicity")
 ROOT = Path.cwd() if ".mim" in CONFIGS.parts else CONFIGS.parents[1]
-"""Where the data go: the checkout, or the current folder for an installed package."""
+"""Folder of the data: the checkout, or the current folder for an installed package."""
 RUNS = {
     "Source": "segformer-tiny_source",
     "TENT": "segformer-tiny_tent",
@@ -37,12 +37,12 @@ ANALYSIS = {
 }
 PICTURED = ("Source", "TENT", "TENT + robust", "align")
 SHOWN_FRAMES = 8
-"""Frames of every visit that are saved; the picture shows the hardest of them."""
+"""Number of frames saved per visit. The picture shows the hardest of them."""
 _POLL_SECONDS = 0.5
 
 
 def chosen_runs(everything: bool, analysis: bool) -> dict[str, str]:
-    """Return names and configs of the runs, in the order of the table."""
+    """Return the configs of the runs by name, in the order of the table."""
     from ..report.published import METAFILE, load_rows
 
     rows = load_rows(CONFIGS / METAFILE) if everything else []
@@ -51,7 +51,7 @@ def chosen_runs(everything: bool, analysis: bool) -> dict[str, str]:
 
 
 def command(config: str, out: Path, rounds: int, seed: int) -> list[str]:
-    """Return the command of a run, as a user would type it."""
+    """Return the command line of a run."""
     return [
         sys.executable,
         *("-m", "mmseg_reservoir.cli", "test"),
@@ -61,7 +61,7 @@ def command(config: str, out: Path, rounds: int, seed: int) -> list[str]:
         f"--show-frames={SHOWN_FRAMES}",
         f"--progress-file={progress_file(out, config)}",
         f"--seed={seed}",
-        "--overwrite",  # a demonstration may be shown again
+        "--overwrite",  # to repeat the demonstration
         "--cfg-options",
         f"test_cfg.rounds={rounds}",
         "log_level=WARNING",
@@ -82,11 +82,11 @@ class Running(NamedTuple):
 
 
 def start_run(config: str, out: Path, rounds: int, seed: int) -> Running:
-    """Start a run in a process, on one core, with a log file."""
+    """Start a run in a new process on one core, with a log file."""
     log = out / config / "log.txt"
     log.parent.mkdir(parents=True, exist_ok=True)
-    progress_file(out, config).unlink(missing_ok=True)  # of an earlier demonstration
-    # Threads of several processes on the same cores only wait for each other.
+    progress_file(out, config).unlink(missing_ok=True)  # from an earlier demonstration
+    # One thread per process, because several processes share the cores.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -102,11 +102,11 @@ def start_run(config: str, out: Path, rounds: int, seed: int) -> Running:
 def run_all(
     chosen: Mapping[str, str], out: Path, rounds: int, seed: int, frames: int, workers: int
 ) -> dict[str, dict[str, Any]]:
-    """Run all configs, several at once, and return their results in this order.
+    """Run all configs, several at once, and return their results in the order of ``chosen``.
 
-    The last rows take longest. They start first, so that all cores are busy until the end.
+    The last runs take longest. They start first, so that all cores are busy until the end.
     """
-    # mmengine imports it. Its first import writes a cache, which two processes would break.
+    # mmengine imports yapf. The first import writes a cache, which two processes would break.
     import yapf  # noqa: F401
 
     from ..report.progress import Position, RunsProgress
@@ -153,7 +153,7 @@ def truth_of(image: Path) -> Path:
 
 
 def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Path) -> list[Path]:
-    """Save picture, plot and page, and return their files."""
+    """Write picture, plot and page, and return their files."""
     from ..report.charts import plot_comparison
     from ..report.frame_panels import hard_frame, plot_frames
     from ..report.page.document import write_page
@@ -170,7 +170,7 @@ def draw(runs: Mapping[str, dict[str, Any]], chosen: Mapping[str, str], out: Pat
 
 
 def _run(args: argparse.Namespace) -> None:
-    # Not above: processes that draw MiniCity import this file and need none of these.
+    # Imported here, because processes that draw MiniCity import this file without needing these.
     from ..io.files import write_text
     from ..minicity import write_dataset
     from ..report.tables import comparison_table, last_visit_table

@@ -44,12 +44,12 @@ VIT = {
     "VPT": "vpt",
 }
 PLUG_INS = ("tent", "rotta", "eta", "sar", "eata", "roid", "vpt")
-"""Methods that the paper also tests with the reservoir."""
+"""Methods that the paper also combines with the reservoir."""
 NETS = {"ConvNet": ("digits_convnet", CONVNET), "ViT": ("digits_vit", VIT)}
 
 
 class Run(NamedTuple):
-    """A row of a table of configs, with the reservoir of a preset or none."""
+    """A row of a config that is a table, with or without a preset of the reservoir."""
 
     table: str
     method: str
@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
 
 def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
-    """Return the runs by name, of all methods or ``only`` some, in the order of the table."""
+    """Return the runs of all methods, or ``only`` of some, by name, in the order of the table."""
     from ..registry import choose
     from ..report.charts import PRESET_SUFFIXES
 
@@ -69,7 +69,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
         for name, method in methods.items():
             if only and method not in only:
                 continue
-            # Without a reservoir align is the source model.
+            # Without a reservoir, align is the source model.
             preset = "robust" if method == "align" else None
             runs[f"{net}: {name}"] = Run(table, method, preset)
             if method in PLUG_INS:
@@ -79,7 +79,7 @@ def chosen_runs(only: list[str] | None = None) -> dict[str, Run]:
 
 
 def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
-    """Run one row, on one core, so that other processes change no number."""
+    """Run one row on one core, so that other processes do not affect the results."""
     import torch
 
     from ..cls.rows import choose_row, row_label
@@ -89,7 +89,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     path = CONFIGS / f"{row.table}.py"
     changes = {"stream.rounds": rounds, "randomness.seed": seed, "device": "cpu"}
-    # No row has these options, so they can be merged before the row is chosen.
+    # Rows do not have these options, so they can be set before the row is chosen.
     options = choose_row(read_config(path, changes).to_dict(), row.method, row.preset or False)
     label = row_label(row.method, options)
     folder = out / f"{row.table}_{label}"
@@ -98,7 +98,7 @@ def run_row(row: Run, out: Path, rounds: int, seed: int) -> dict[str, Any]:
 
 
 def clean_errors() -> dict[str, float]:
-    """Return the percentage of clean images that each network gets wrong."""
+    """Return the error of each network on clean images, in percent."""
     from ..cls.backbones.trained import trained_net
     from ..datasets.digits import digits
     from .train_digits import error
@@ -112,7 +112,7 @@ def clean_errors() -> dict[str, float]:
 def run_all(
     rows: Mapping[str, Run], out: Path, rounds: int, seed: int, workers: int
 ) -> dict[str, dict[str, Any]]:
-    """Run all rows in processes, several at once, and return their results."""
+    """Run all rows, several at once, and return their results by name."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         waiting = {name: pool.submit(run_row, row, out, rounds, seed) for name, row in rows.items()}
@@ -121,7 +121,7 @@ def run_all(
             for name, future in waiting.items():
                 results[name] = future.result()
                 print(f"{name}: {results[name]['cpu_seconds']:.0f} s", flush=True)
-        except BaseException:  # also a signal: the pool would finish all runs first
+        except BaseException:  # a signal, too; otherwise the pool finishes all runs first
             pool.shutdown(wait=False, cancel_futures=True)
             running = multiprocessing.active_children()
             for process in running:

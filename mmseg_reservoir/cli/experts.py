@@ -20,7 +20,7 @@ from .options import Option, option, shared
 
 
 def _find(folder: Path) -> Path:
-    """Return ``folder``, or its subfolder ``reservoir`` if only that has a manifest."""
+    """Return ``folder``, or its subfolder ``reservoir`` if only this one has a manifest."""
     from ..snapshot.folder import MANIFEST
 
     inside = folder / "reservoir"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def make_cameras(args: argparse.Namespace) -> list[CameraRun]:
-    """Return a camera for every stream, each with its folder."""
+    """Return a camera with a separate folder for every stream."""
     from ..fleet.camera_run import CameraRun
     from ..footage.fleet_footage import InferencerOrder
     from ..seg.source_images import find_source_images

@@ -14,10 +14,10 @@ from ..registry import new_name
 
 
 class KeyValue(argparse.Action):
-    """mmengine's ``key=value`` of ``--cfg-options``, with the spaces that belong to a value."""
+    """An action for ``key=value`` as in mmengine, but spaces within values are kept."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        """Add to the options that were given before; spaces around a key are ignored."""
+        """Add options to those before. Spaces around a key are ignored."""
         options = dict(getattr(namespace, self.dest, None) or {})
         for word in values:
             key, equals, value = word.partition("=")
@@ -28,7 +28,7 @@ class KeyValue(argparse.Action):
 
 
 _DICT = re.compile(r"(^|[\[(,])\s*(\{|dict\()")
-"""A value that is or holds a dict; mmengine would cut it at its commas."""
+"""Pattern of a value with a dict, which mmengine would split at its commas."""
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -43,7 +43,7 @@ def _parse_value(text: str) -> Any:
                 f"--cfg-options: cannot read the value {text!r}: write a dict as "
                 '\'{"name": "dusk"}\', with quotes around every word'
             ) from error
-    # mmengine removes every space. Another character protects those inside a word.
+    # mmengine removes all spaces. Those inside a word are replaced by another character.
     compact = re.sub(r"\s*([\[\](),])\s*", r"\1", text.strip())
     return _with_spaces(DictAction._parse_iterable(compact.replace(" ", _SPACE)))
 
@@ -55,7 +55,7 @@ def _with_spaces(value: Any) -> Any:
 
 
 def image_size(word: str) -> tuple[int, int]:
-    """The type of an option: ``1024x512`` is a width and a height."""
+    """Return width and height of an option such as ``1024x512``."""
     match = re.fullmatch(r"(\d+)x(\d+)", word)
     if match is None:
         raise argparse.ArgumentTypeError(f"{word!r} is no size: write WIDTHxHEIGHT, like 1024x512")
@@ -63,7 +63,7 @@ def image_size(word: str) -> tuple[int, int]:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return the type of an option: a whole number that is not less."""
+    """Return the type of an option for whole numbers of at least ``least``."""
 
     def whole_number(word: str) -> int:
         if (number := int(word)) < least:
@@ -74,13 +74,13 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def check_seed(seed: Any) -> None:
-    """Refuse a value that cannot seed numpy and torch."""
+    """Raise an error if a value cannot seed numpy and torch."""
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ReservoirError(f"a seed is a whole number from 0 to 2**32 - 1, got {seed!r}")
 
 
 class Option(NamedTuple):
-    """An option of a verb: names and keywords of ``ArgumentParser.add_argument``."""
+    """An option of a verb, as arguments of ``ArgumentParser.add_argument``."""
 
     names: list[str]
     keywords: dict[str, Any]
@@ -159,14 +159,14 @@ _SHARED = (
     option("--jobs N", "use N cores of this machine (default: all)", type=int),
 )
 SHARED = {each.names[0]: each for each in _SHARED}
-"""Options that several verbs have, by name."""
+"""Options of several verbs, by name."""
 
 _CONFIG_SEED = "seed all random numbers (default: the config's, else a random one)"
 TEST = (
     *("config", "--work-dir", "--resume", "--overwrite", "--cfg-options"),
     *("--start-from", "--frozen", shared("--seed", help=_CONFIG_SEED)),
 )
-"""Options of every test of a config."""
+"""Options of every verb that tests a config."""
 FOOTAGE = (
     *("--weights", "--start-from", "--every", "--size", "--source-images"),
     *("--labels", "--device", "--cfg-options", shared("--seed", default=0)),

@@ -25,7 +25,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def show_summary(runs: list[str], markdown: Path | None, json: Path | None) -> None:
-    """Print the table of these work directories, and write it to files."""
+    """Print the table of runs in work directories, and write it to files."""
     groups, warnings = summarize(read_runs(runs))
     for warning in warnings:
         warn(warning)

@@ -32,11 +32,11 @@ KNOWN_KEYS = (
     *("resume", "launcher", "env_cfg", "log_processor", "log_level", "visualizer"),
     *("default_scope", "randomness", "experiment_name", "cfg"),
 )
-"""Keys that --cfg-options may add to a config: ours, and the arguments of the runner."""
+"""Keys that --cfg-options may add to a config: this project's, and arguments of the runner."""
 
 
 def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
-    """Return the checked config with the command line merged in, and the builder of its run.
+    """Return the checked config with the options of the command line, and its builder.
 
     Most checks come before the import of torch and mmseg.
     """
@@ -53,7 +53,7 @@ def load_config(args: argparse.Namespace) -> tuple[Config, RunBuilder]:
     if args.start_from or args.frozen:
         cfg.reservoir = warm_start(cfg.get("reservoir"), args.start_from, args.frozen)
     cfg.custom_hooks = _hooks(args, cfg)
-    # Before a custom module can import mmseg.
+    # Imported before custom modules, which may import mmseg.
     from ..seg.hooks.adaptation_hook import make_plan
     from ..seg.loop import RecurringTestLoop
     from ..seg.model_loading import check_packages
@@ -111,7 +111,7 @@ def _hooks(args: argparse.Namespace, cfg: Config) -> list[dict]:
 
     if args.allow_mismatch:
         change("StrictCheckpointHook", allow_mismatch=True)
-    if args.resume is not None or "ResumeHook" in hooks:  # without it no state is saved
+    if args.resume is not None or "ResumeHook" in hooks:  # without this hook, no state is saved
         change("ResumeHook", resume=args.resume, overwrite=args.overwrite)
     if args.show_dir:
         shown = {"frames": args.show_frames, "baseline": args.baseline}

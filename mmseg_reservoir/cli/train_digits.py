@@ -27,11 +27,11 @@ RECIPES: dict[str, Mapping[str, Any]] = {
     "digits_convnet": {"epochs": 12, "lr": 3e-3, "batch_size": 64, "shift": 3},
     "digits_vit": {"epochs": 25, "lr": 2e-3, "batch_size": 64, "shift": 3},
 }
-"""Arguments of :func:`train` by the name of the network."""
+"""Arguments of :func:`train` for each network."""
 
 
 def train_net(name: str, data: LabeledImages, **changes: Any) -> nn.Module:
-    """Train a network by its recipe with ``changes``."""
+    """Return a network that is trained by its recipe with ``changes``."""
     import torch
 
     from ..cls.backbones.trained import NETS, SEED
@@ -52,10 +52,10 @@ def train(
     batch_size: int = 64,
     shift: int = 0,
 ) -> None:
-    """Train by cross-entropy and AdamW; draw from torch's random numbers.
+    """Train a network in place, by cross-entropy and AdamW, with torch's global generator.
 
-    ``lr`` is the largest learning rate of its one cycle. Batches are shifted by up to ``shift``
-    pixels.
+    ``lr`` is the largest learning rate of the one-cycle schedule. Batches are shifted by up to
+    ``shift`` pixels.
     """
     import torch
     from torch.nn import functional as F
@@ -77,7 +77,7 @@ def train(
 
 
 def error(net: Callable[[Tensor], Tensor], data: LabeledImages) -> float:
-    """Return the percentage of images that a network gets wrong."""
+    """Return the error of a network in percent."""
     import torch
 
     images, labels = data.batch(range(len(data)))
@@ -86,7 +86,7 @@ def error(net: Callable[[Tensor], Tensor], data: LabeledImages) -> float:
 
 
 def write_net(net: nn.Module, name: str, folder: Path, percent_wrong: float) -> Path:
-    """Store a network in the form of the bundled ones, with its recipe."""
+    """Write a network with its recipe to a file, as the bundled networks, and return its path."""
     import torch
 
     from ..cls.backbones.trained import SEED
@@ -108,7 +108,7 @@ def _run(args: argparse.Namespace) -> None:
 
     from ..datasets.digits import digits
 
-    torch.set_num_threads(1)  # the result shall not depend on the number of cores
+    torch.set_num_threads(1)  # the result must not depend on the number of cores
     images, clean = digits(train=True), digits(train=False)
     for name in RECIPES:
         net = train_net(name, images)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def load_config(args: argparse.Namespace) -> Config:
-    """Return the config with the command line merged in."""
+    """Return the config with the options of the command line."""
     cfg = set_options(read_config(args.config, {}), args.cfg_options)
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or f"work_dirs/{Path(args.config).stem}"
     cfg.load_from = args.checkpoint or cfg.get("load_from")
@@ -41,10 +41,10 @@ def load_config(args: argparse.Namespace) -> Config:
 
 
 def build_model(cfg: Config) -> BecottaWarmup:
-    """Build the segmentor with its weights, and inject BECoTTA."""
+    """Return the segmentor with its weights and BECoTTA's modules."""
     from mmengine.registry import MODELS, init_default_scope
 
-    from ..seg import checkpoint  # and registers everything
+    from ..seg import checkpoint  # this import also registers everything
 
     import_custom_modules(cfg)
     init_default_scope(cfg.get("default_scope", "mmseg"))
@@ -71,7 +71,7 @@ def _build_warmup(
 
 
 def build_runner(cfg: Config, model: BecottaWarmup) -> Runner:
-    """Return MMEngine's runner of a model that has its weights already."""
+    """Return MMEngine's runner for a model with loaded weights."""
     from mmengine.runner import Runner
 
     names = (
@@ -83,7 +83,7 @@ def build_runner(cfg: Config, model: BecottaWarmup) -> Runner:
 
 
 def table(before: dict, after: dict) -> str:
-    """Return the validation before and after as a table, one line per domain."""
+    """Return a table of the validation before and after, with one line per domain."""
     lines = [f"{'style':>8} {'mIoU before':>12} {'after':>8} {'domain found':>13}"]
     for name, was in before.items():
         now = after[name]
