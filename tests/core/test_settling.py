@@ -1,4 +1,4 @@
-"""What becomes of an update: the guard's share of it is made, and the others' of that."""
+"""Settling an update: it is scaled by the guard's trust, then shared with the other experts."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""Whatever a saved state holds, a run goes on with it or refuses it in the project's own words."""
+"""A changed state is loaded and the run continues, or it is refused by an error of the project."""
 
 import contextlib
 

@@ -137,7 +137,7 @@ def test_a_stream_stays_where_it_is():
     posterior = after.shared["router"]["stream"]["posterior"]
     assert len(posterior) == len(after.experts)
     assert torch.equal(posterior[merged.numbering], before)
-    # The visit under way is not counted anew.
+    # The visit under way is not counted again.
     here = merged.numbering[int(before.argmax())]
     visits = after.experts[here].tally.visits
     show(other, ["bright"], seed=2, count=1)
