@@ -75,11 +75,12 @@ def _open(args: argparse.Namespace) -> FootageRun:
         adaptation = {name: value for name, value in adaptation.items() if value is not None}
     elif inputs is not None:
         args.model = STREETS  # without source images: the bundled styles of Cityscapes
-        print(f"no model is named: the bundled EfficientViT-Seg-B0, {STREETS}", flush=True)
     else:
         args.model = MINICITY
         inputs, adaptation["source_images"] = _make_minicity()
     frames = open_frames(inputs, args.every)
+    if args.model == STREETS:
+        print(f"the model: the bundled EfficientViT-Seg-B0, {STREETS}", flush=True)
     inferencer = ReservoirInferencer(
         args.model,
         args.weights,

@@ -159,7 +159,7 @@ def test_footage_needs_no_model(tmp_path, capsys):
     out = tmp_path / "out"
     assert adapt.main([str(tmp_path), f"--out={out}", "--overlay=none", "--labels=trainids"]) == 0
     assert [line["name"] for line in lines(out)] == ["a", "b"]
-    assert "no model is named: the bundled EfficientViT-Seg-B0" in capsys.readouterr().out
+    assert "the model: the bundled EfficientViT-Seg-B0" in capsys.readouterr().out
     labels = [cv2.imread(str(path), -1) for path in out.rglob("*_gt_labelTrainIds.png")]
     assert [image.shape for image in labels] == [(256, 512)] * 2
 

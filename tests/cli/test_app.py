@@ -127,7 +127,6 @@ def test_old_commands_name_their_verb_and_run_it(monkeypatch, capsys):
 
 def test_mistakes_are_reported_before_torch_is_imported():
     cases = [
-        ("adapt drive.mp4", "--model is required for your own footage"),
         ("adapt --save-every=0", "--save-every: must be 1 or more, got 0"),
         ("sweep minicity/segformer-tiny_tent.py --retries=-1", "must be 0 or more, got -1"),
         ("experts prune none --least 1 --unused", "not allowed with"),
