@@ -92,8 +92,8 @@ def _open(args: argparse.Namespace) -> FootageRun:
         cfg_options=args.cfg_options,
         **adaptation,
     )
-    constant = ("model", "start_from", "size", "seed", "no_adapt", "every")
-    constant += ("labels", "min_confidence", "confidence")  # or a folder would mix two kinds
+    constant = ["model", "start_from", "size", "seed", "no_adapt", "every"]
+    constant += ["labels", "min_confidence", "confidence"]  # or a folder would mix two kinds
     identity = {name: getattr(args, name) for name in constant}
     if not is_address(inputs):  # an address may have a password; the stream's name has none
         identity["input"] = inputs
